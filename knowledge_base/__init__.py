@@ -1,0 +1,1 @@
+"""The bundled documents, plain Markdown with front matter: what a fresh installation answers from."""

@@ -1,0 +1,243 @@
+"""The exact keyword index (L0): which documents' keywords and titles stand in a query."""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from knowledge_lookup.retrievers.decisiveness import QueryWords, accounts_for, what_is_left
+from knowledge_lookup.retrievers.errors import KnowledgeLookupError
+from knowledge_lookup.retrievers.keyword_match import KeywordEntry, KeywordMatch, KeywordMatches
+from knowledge_lookup.retrievers.normal_form import is_cjk, normal_form
+from knowledge_lookup.retrievers.term_table import TermTable
+
+KeywordField = Literal["keywords", "title"]
+
+# Longer queries are pasted logs; only their beginning is matched.
+_MAX_QUERY_LENGTH = 2_000
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    entry: KeywordEntry
+    terms: tuple[str, ...]
+    title_term: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The documents with the same matched terms."""
+
+    terms: tuple[str, ...]
+    spans: frozenset[tuple[int, int]]
+    documents: list[_Document]
+
+
+class KeywordIndex:
+    """Documents by the keywords and titles that name them, in memory.
+
+    ::
+
+        index = KeywordIndex()
+        index.add(KeywordEntry("api/payment-errors.md", "支付错误码", "api", ("ERR_TIMEOUT", "支付网关")))
+        index.match("ERR_TIMEOUT 怎么处理").decisive  # True
+
+    Any number of threads may match while others add and remove. Writers hold a lock and count a version up before and
+    after a change. A match takes no lock; only if the version shows that a change was under way meanwhile, it looks the
+    documents up once more under the lock. So it sees every change wholly or not at all.
+
+    :param fields: What of a document is indexed: ``keywords``, ``title`` or both.
+    :param query_words: Words that may be left of a query whose match is decisive; None takes the package's own lists.
+    :raises KnowledgeLookupError: When a field is unknown or none is given.
+    """
+
+    def __init__(
+        self,
+        *,
+        fields: Sequence[KeywordField] = ("keywords", "title"),
+        query_words: QueryWords | None = None,
+    ) -> None:
+        known = get_args(KeywordField)
+        if not fields or any(field not in known for field in fields):
+            raise KnowledgeLookupError(
+                f"the keyword index can't index the fields {list(fields)!r}; name one or both of {', '.join(known)}"
+            )
+        self._fields = frozenset(fields)
+        self._query_words = QueryWords.load() if query_words is None else query_words
+        self._lock = threading.Lock()
+        self._version = 0  # odd while a change is under way
+        self._documents: dict[str, _Document] = {}
+        self._terms = TermTable()
+
+    def add(self, entry: KeywordEntry) -> None:
+        """Index a document, in place of the one with the same path if there is one.
+
+        A keyword or title of which nothing is left in normal form is refused with a warning; the others are indexed.
+
+        :param entry: The document.
+        """
+        document = self._document_of(entry)
+        with self._changing():
+            self._take_out(entry.file_path)
+            self._documents[entry.file_path] = document
+            self._terms.add(document.terms, entry.file_path)
+
+    def remove(self, file_path: str) -> bool:
+        """Take a document out.
+
+        :param file_path: Its path, as added.
+        :returns: True when it was there.
+        """
+        with self._changing():
+            return self._take_out(file_path)
+
+    def get(self, file_path: str) -> KeywordEntry | None:
+        """Look a document up by its path.
+
+        :param file_path: Its path, as added.
+        :returns: The document, None when it isn't there.
+        """
+        document = self._documents.get(file_path)
+        return None if document is None else document.entry
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __contains__(self, file_path: object) -> bool:
+        return file_path in self._documents
+
+    def __iter__(self) -> Iterator[KeywordEntry]:
+        return iter([document.entry for document in list(self._documents.values())])
+
+    def match(self, query: str) -> KeywordMatches:
+        """Find the documents whose terms stand in a query.
+
+        The longest match wins: a term inside a longer matched one doesn't count, so a term that equals the whole query
+        beats everything. A document whose matches are only a part of another document's doesn't count either.
+
+        Of a query longer than 2,000 characters (as it came in, space at the ends aside) only the beginning is matched,
+        up to the last white space or CJK character before that length, and the match is never decisive.
+
+        :param query: The query as it was asked.
+        :returns: The documents, best first, and whether the match is decisive.
+        """
+        whole = query.strip()
+        beginning = _beginning(whole)
+        normal = normal_form(beginning)
+        groups = self._groups(normal)
+        matches = [match for group in groups for match in _matches(group, normal)]
+        matches.sort(key=lambda match: (not match.equals_title, -match.longest_span, match.entry.file_path))
+        rest = what_is_left(normal, {span for group in groups for span in group.spans}, self._query_words)
+        return KeywordMatches(
+            query=normal,
+            matches=tuple(matches),
+            decisive=len(matches) == 1 and len(beginning) == len(whole) and accounts_for(rest),
+            rest=rest.text,
+        )
+
+    def _document_of(self, entry: KeywordEntry) -> _Document:
+        fields: list[tuple[KeywordField, str]] = [("keywords", keyword) for keyword in entry.keywords]
+        fields.append(("title", entry.title))
+        terms: dict[str, None] = {}
+        title_term = None
+        for field, text in fields:
+            if field not in self._fields:
+                continue
+            term = normal_form(text)
+            if not term:
+                _logger.warning(
+                    "%s: %r in %s holds nothing but space and punctuation and is not indexed; change or remove it",
+                    entry.file_path,
+                    text,
+                    field,
+                )
+                continue
+            terms[term] = None
+            if field == "title":
+                title_term = term
+        return _Document(entry=entry, terms=tuple(terms), title_term=title_term)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            self._version += 1
+            try:
+                yield
+            finally:
+                self._version += 1
+
+    def _take_out(self, file_path: str) -> bool:
+        document = self._documents.pop(file_path, None)
+        if document is None:
+            return False
+        self._terms.discard(document.terms, file_path)
+        return True
+
+    def _groups(self, normal: str) -> list[_Group]:
+        version = self._version
+        if version % 2 == 0:
+            groups = self._look_up(normal)
+            if self._version == version:
+                return groups
+        with self._lock:
+            return self._look_up(normal)
+
+    def _look_up(self, normal: str) -> list[_Group]:
+        """Group the undominated documents by their matched terms; the index may change meanwhile."""
+        spans_by_term: dict[str, list[tuple[int, int]]] = {}
+        for start, end in self._terms.longest_spans(normal):
+            spans_by_term.setdefault(normal[start:end], []).append((start, end))
+        terms = list(spans_by_term)
+        paths_by_set: dict[int, list[str]] = {}
+        for path, term_set in self._term_sets(terms).items():
+            paths_by_set.setdefault(term_set, []).append(path)
+        groups = []
+        for term_set in _undominated(paths_by_set):
+            matched = tuple(term for number, term in enumerate(terms) if term_set >> number & 1)
+            spans = frozenset(span for term in matched for span in spans_by_term[term])
+            documents = (self._documents.get(path) for path in paths_by_set[term_set])
+            groups.append(_Group(matched, spans, [document for document in documents if document is not None]))
+        return groups
+
+    def _term_sets(self, terms: list[str]) -> dict[str, int]:
+        """Give each document's matched terms as a number with one bit for each; no two terms share a span."""
+        term_sets: dict[str, int] = {}
+        for number, term in enumerate(terms):
+            for path in self._terms.paths_of(term):
+                term_sets[path] = term_sets.get(path, 0) | 1 << number
+        return term_sets
+
+
+def _beginning(query: str) -> str:
+    """Cut a long query before anything costly is done with it, and not inside of a token."""
+    if len(query) <= _MAX_QUERY_LENGTH:
+        return query
+    end = _MAX_QUERY_LENGTH
+    while end > 0 and not any(char.isspace() or is_cjk(char) for char in query[end - 1 : end + 1]):
+        end -= 1
+    return query[:end]
+
+
+def _undominated(term_sets: Iterable[int]) -> list[int]:
+    """Leave out the sets that are proper subsets of another one."""
+    kept: list[int] = []
+    for term_set in sorted(term_sets, key=int.bit_count, reverse=True):
+        if not any(term_set & larger == term_set for larger in kept):
+            kept.append(term_set)
+    return kept
+
+
+def _matches(group: _Group, normal: str) -> Iterator[KeywordMatch]:
+    longest = max(end - start for start, end in group.spans)
+    for document in group.documents:
+        yield KeywordMatch(
+            entry=document.entry,
+            terms=group.terms,
+            spans=group.spans,
+            equals_title=document.title_term == normal,
+            longest_span=longest,
+        )

@@ -1,0 +1,317 @@
+"""L0, then L1 only where L0 isn't decisive: the retriever behind the look-up."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
+
+from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
+from knowledge_lookup.retrievers.keyword_retriever import KeywordRetriever
+from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
+from knowledge_lookup.retrievers.normal_form import normal_form
+from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
+from knowledge_lookup.retrievers.term_occurrence import contains_term
+
+dispatcher = get_dispatcher(__name__)
+
+_CANDIDATES_PER_PASSAGE = 5
+"""So many chunks are fetched for each passage wanted: several may belong to one document that is left out."""
+_MATCHED_DOCUMENTS_SEARCHED = 100
+"""Of a keyword that more documents share than this, the first so many by rank are searched on their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeRetrieval:
+    """What a retrieval found, and how.
+
+    :param nodes: Keyword matches best first, then passages best first.
+    :param matches: Outcome of the keyword match over all documents, before any scope was applied.
+    :param withheld: Documents that would have been part of the result if they hadn't been excluded, in order of
+        rank.
+    :param other_matches: Matching documents in scope that ``nodes`` doesn't have as a keyword match, by rank.
+    :param semantic: Whether semantic search ran.
+    :param top_distance: Squared L2 distance of the nearest passage in scope, before anything was dropped; None
+        if semantic search didn't run or found nothing.
+    :param l0_ms: Milliseconds of the keyword match.
+    :param l1_ms: Milliseconds of embedding and vector search; None if they didn't run.
+    """
+
+    nodes: list[NodeWithScore]
+    matches: KeywordMatches
+    withheld: tuple[str, ...]
+    other_matches: tuple[KeywordMatch, ...]
+    semantic: bool
+    top_distance: float | None
+    l0_ms: float
+    l1_ms: float | None
+
+
+class KnowledgeRetriever(BaseRetriever):
+    """Exact match first; semantic search when that doesn't settle the query.
+
+    When the keyword match is decisive, its one document is the result and neither the embedding model nor
+    Milvus is called. Otherwise the result is the matching documents, then the nearest passages: at most
+    ``similarity_top_k`` of other documents than the best match, those of further matching documents first in
+    line, and the best one of the best match's own document.
+
+    Of each further match that covers a part of the query that the best match doesn't, one passage is kept however far
+    it is: a question that compares two error codes needs both.
+
+    Scores are those of the postprocessors: with a ``RelevancePostprocessor`` similarities between 0 and 1,
+    higher is better, 1.0 for a decisive match; without one the raw squared L2 distances of Milvus.
+
+    A ``ScopedQueryBundle`` restricts a query to some documents or leaves some out; whether the keyword match is
+    decisive is judged before that.
+
+    ::
+
+        retriever = KnowledgeRetriever(keyword_retriever, vector_retriever,
+                                       node_postprocessors=[RelevancePostprocessor()])
+        engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
+
+    :param keyword_retriever: L0.
+    :param vector_retriever: L1; its ``similarity_top_k`` is the number of passages.
+    :param node_postprocessors: LlamaIndex postprocessors, run in this order over the candidates.
+    :param callback_manager: LlamaIndex's callback manager; None makes an empty one.
+    """
+
+    def __init__(
+        self,
+        keyword_retriever: KeywordRetriever,
+        vector_retriever: MilvusVectorRetriever,
+        *,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        self._keyword_retriever = keyword_retriever
+        self._vector_retriever = vector_retriever
+        self._node_postprocessors = tuple(node_postprocessors)
+        super().__init__(callback_manager=callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.retrieve_with_evidence(query_bundle).nodes
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return (await self.aretrieve_with_evidence(query_bundle)).nodes
+
+    @dispatcher.span
+    def retrieve_with_evidence(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
+        """Retrieve, and tell how the result came about.
+
+        :param query_bundle: The query; a ``ScopedQueryBundle`` restricts it.
+        :returns: Nodes and evidence.
+        :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
+        :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
+        """
+        attempt = self._begin(query_bundle)
+        if attempt.needs_semantic_search:
+            started = time.perf_counter()
+            attempt.bundle.embedding = self._vector_retriever.embed(attempt.bundle)
+            for scope in attempt.scopes():
+                attempt.found[scope] = self._vector_retriever.retrieve(attempt.scoped_bundle(scope))
+            attempt.l1_ms = _ms_since(started)
+        nodes, withheld = self._candidates(attempt)
+        for postprocessor in self._node_postprocessors:
+            nodes = postprocessor.postprocess_nodes(nodes, attempt.bundle)
+            withheld = postprocessor.postprocess_nodes(withheld, attempt.bundle) if withheld else withheld
+        return self._finish(attempt, nodes, withheld)
+
+    @dispatcher.span
+    async def aretrieve_with_evidence(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
+        """Retrieve without blocking the event loop; see :meth:`retrieve_with_evidence`.
+
+        :param query_bundle: The query; a ``ScopedQueryBundle`` restricts it.
+        :returns: Nodes and evidence.
+        :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
+        :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
+        """
+        attempt = self._begin(query_bundle)
+        if attempt.needs_semantic_search:
+            started = time.perf_counter()
+            attempt.bundle.embedding = await self._vector_retriever.aembed(attempt.bundle)
+            for scope in attempt.scopes():
+                attempt.found[scope] = await self._vector_retriever.aretrieve(attempt.scoped_bundle(scope))
+            attempt.l1_ms = _ms_since(started)
+        nodes, withheld = self._candidates(attempt)
+        for postprocessor in self._node_postprocessors:
+            nodes = await postprocessor.apostprocess_nodes(nodes, attempt.bundle)
+            withheld = await postprocessor.apostprocess_nodes(withheld, attempt.bundle) if withheld else withheld
+        return self._finish(attempt, nodes, withheld)
+
+    def _begin(self, query_bundle: QueryBundle) -> "_Attempt":
+        started = time.perf_counter()
+        bundle = ScopedQueryBundle.of(query_bundle)
+        matches = self._keyword_retriever.match(bundle.query_str)
+        # The embedding is set on a bundle of our own: the caller's stays as it is.
+        own = bundle.scoped(
+            exclude_documents=bundle.exclude_documents,
+            only_documents=bundle.only_documents,
+            similarity_top_k=bundle.similarity_top_k,
+        )
+        top_k = self._vector_retriever.similarity_top_k if own.similarity_top_k is None else own.similarity_top_k
+        return _Attempt(bundle=own, matches=matches, top_k=top_k, l0_ms=_ms_since(started))
+
+    def _candidates(self, attempt: "_Attempt") -> tuple[list[NodeWithScore], list[NodeWithScore]]:
+        distances = attempt.distances() if attempt.needs_semantic_search else None
+        ranked = attempt.ranked_matches(distances or {})
+        attempt.exact = tuple(ranked[: self._keyword_retriever.similarity_top_k])
+        attempt.others = tuple(ranked[self._keyword_retriever.similarity_top_k :])
+        nodes = self._keyword_retriever.to_nodes(attempt.matches, attempt.exact, distances=distances)
+        return [*nodes, *attempt.marked_passages()], attempt.withheld_passages()
+
+    @staticmethod
+    def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
+        return KnowledgeRetrieval(
+            nodes=_select(nodes, attempt.top_k),
+            matches=attempt.matches,
+            withheld=attempt.withheld_documents(withheld),
+            other_matches=attempt.others,
+            semantic=attempt.needs_semantic_search,
+            top_distance=min(attempt.distances().values(), default=None),
+            l0_ms=attempt.l0_ms,
+            l1_ms=attempt.l1_ms,
+        )
+
+
+_ALL = "all"
+_MATCHED = "matched"
+_WITHHELD = "withheld"
+
+
+@dataclass
+class _Attempt:
+    """The state of one retrieval; everything that needs no I/O happens here, for sync and async alike."""
+
+    bundle: ScopedQueryBundle
+    matches: KeywordMatches
+    top_k: int
+    l0_ms: float
+    l1_ms: float | None = None
+    found: dict[str, list[NodeWithScore]] = field(default_factory=dict)
+    exact: tuple[KeywordMatch, ...] = ()
+    others: tuple[KeywordMatch, ...] = ()
+
+    @property
+    def needs_semantic_search(self) -> bool:
+        return not self.matches.decisive
+
+    def in_scope(self, file_path: str) -> bool:
+        only = self.bundle.only_documents
+        return file_path not in self.bundle.exclude_documents and (only is None or file_path in only)
+
+    def scopes(self) -> list[str]:
+        scopes = [_ALL]
+        if any(self.in_scope(match.entry.file_path) for match in self.matches.matches):
+            scopes.append(_MATCHED)
+        if self.bundle.exclude_documents:
+            scopes.append(_WITHHELD)
+        return scopes
+
+    def scoped_bundle(self, scope: str) -> ScopedQueryBundle:
+        candidates = self.top_k * _CANDIDATES_PER_PASSAGE
+        if scope == _MATCHED:
+            in_scope = [m.entry.file_path for m in self.matches.matches if self.in_scope(m.entry.file_path)]
+            only = frozenset(in_scope[:_MATCHED_DOCUMENTS_SEARCHED])
+            return self.bundle.scoped(only_documents=only, similarity_top_k=candidates)
+        if scope == _WITHHELD:
+            only_documents = self.bundle.only_documents
+            held = self.bundle.exclude_documents
+            only = held if only_documents is None else held & only_documents
+            return self.bundle.scoped(only_documents=only, similarity_top_k=self.top_k)
+        return self.bundle.scoped(
+            exclude_documents=self.bundle.exclude_documents,
+            only_documents=self.bundle.only_documents,
+            similarity_top_k=candidates,
+        )
+
+    def passages(self) -> list[NodeWithScore]:
+        found = [*self.found.get(_ALL, []), *self.found.get(_MATCHED, [])]
+        return list({scored.node.node_id: scored for scored in found}.values())
+
+    def marked_passages(self) -> list[NodeWithScore]:
+        """Mark one passage for each match that covers a part of the query that the best match doesn't.
+
+        Who compares two error codes needs both, however little the second one resembles the whole question.
+        """
+        passages = self.passages()
+        for match in self.exact[1:]:
+            if match.spans <= self.exact[0].spans:
+                continue
+            own = sorted((p for p in passages if _path(p) == match.entry.file_path), key=_distance)
+            naming = [p for p in own if any(contains_term(normal_form(_whole_text(p)), t) for t in match.terms)]
+            for speaking in (naming or own)[:1]:
+                marked = keys.annotate(
+                    speaking, score=speaking.score, annotations={keys.MATCHED_TERMS: list(match.terms)}
+                )
+                passages[passages.index(speaking)] = marked
+        return passages
+
+    def distances(self) -> dict[str, float]:
+        """Squared L2 distance of each document's nearest passage."""
+        nearest: dict[str, float] = {}
+        for scored in self.passages():
+            path = _path(scored)
+            if scored.score is not None and scored.score < nearest.get(path, float("inf")):
+                nearest[path] = scored.score
+        return nearest
+
+    def ranked_matches(self, distances: dict[str, float]) -> list[KeywordMatch]:
+        in_scope = [match for match in self.matches.matches if self.in_scope(match.entry.file_path)]
+        in_scope.sort(
+            key=lambda match: (
+                not match.equals_title,
+                -match.longest_span,
+                distances.get(match.entry.file_path, float("inf")),
+                match.entry.file_path,
+            )
+        )
+        return in_scope
+
+    def withheld_passages(self) -> list[NodeWithScore]:
+        """The excluded documents' passages that rank among the first ``top_k`` of all."""
+        withheld = self.found.get(_WITHHELD, [])
+        if not withheld:
+            return []
+        ranked = sorted([*self.found.get(_ALL, []), *withheld], key=_distance)[: self.top_k]
+        return [scored for scored in ranked if _path(scored) in self.bundle.exclude_documents]
+
+    def withheld_documents(self, passages: Sequence[NodeWithScore]) -> tuple[str, ...]:
+        matched = [m.entry.file_path for m in self.matches.matches]
+        excluded = [path for path in matched if path in self.bundle.exclude_documents]
+        return tuple(dict.fromkeys([*excluded, *(_path(scored) for scored in passages)]))
+
+
+def _select(nodes: list[NodeWithScore], top_k: int) -> list[NodeWithScore]:
+    """Keep all keyword matches and the passages that the class promises, in the order that they have."""
+    matched = [_path(scored) for scored in nodes if keys.is_exact(scored)]
+    primary = matched[0] if matched else None
+    passages = [scored for scored in nodes if not keys.is_exact(scored)]
+    own = [scored for scored in passages if primary is not None and _path(scored) == primary][:1]
+    first_of_matched = list({_path(s): s for s in reversed(passages) if _path(s) in matched[1:]}.values())[::-1]
+    more_of_matched = [scored for scored in passages if _path(scored) in matched[1:]]
+    others = [scored for scored in passages if _path(scored) != primary]
+    in_line = {s.node.node_id: s for s in [*first_of_matched, *more_of_matched, *others]}
+    kept = {*list(in_line)[:top_k], *(scored.node.node_id for scored in own)}
+    return [scored for scored in nodes if keys.is_exact(scored) or scored.node.node_id in kept]
+
+
+def _path(scored: NodeWithScore) -> str:
+    return str(scored.node.metadata.get(keys.FILE_PATH, scored.node.ref_doc_id))
+
+
+def _whole_text(scored: NodeWithScore) -> str:
+    return scored.node.get_content(metadata_mode=MetadataMode.EMBED)
+
+
+def _distance(scored: NodeWithScore) -> float:
+    return float("inf") if scored.score is None else scored.score
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000.0

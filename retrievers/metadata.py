@@ -1,0 +1,74 @@
+"""The metadata keys that this package writes on nodes, and the one way to write them.
+
+Two kinds of keys exist. Those that describe a chunk (``FILE_PATH`` to ``EMBEDDING_MODEL``) are stored in
+Milvus. Those that begin with ``kl_`` are judgements made at query time: they travel on the nodes from one
+component to the next and are always kept out of what the LLM and the embedding model see.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from llama_index.core.schema import NodeWithScore
+
+FILE_PATH = "file_path"
+"""Path of the document relative to the base path, ``/`` as separator."""
+TITLE = "title"
+SECTION = "section"
+"""Headings from the document's top down to the chunk, joined by ``SECTION_SEPARATOR``, without one that repeats the
+title; empty for the lead."""
+SECTION_SEPARATOR = " > "
+DOMAIN = "domain"
+CHUNK_INDEX = "chunk_index"
+"""Position of the chunk in its document, from 0."""
+EMBEDDING_MODEL = "embedding_model"
+
+MATCH_TYPE = "kl_match_type"
+"""``EXACT_L0`` or ``SEMANTIC_L1``."""
+MATCH_COUNT = "kl_match_count"
+"""On L0 nodes: how many documents the keyword match left (at least 1)."""
+DECISIVE = "kl_decisive"
+"""On L0 nodes: whether the keyword match accounts for the whole query with exactly one document."""
+MATCHED_TERMS = "kl_matched_terms"
+"""The matched terms in normal form, in the order in which the query names them: on L0 nodes, and on the passage that
+speaks for a further matching document; such a passage stays whatever its similarity."""
+SCORE_KIND = "kl_score_kind"
+"""What ``NodeWithScore.score`` is: ``L2_DISTANCE`` (squared, smaller is closer) or ``SIMILARITY`` (0 to 1)."""
+DISTANCE = "kl_l2_distance"
+"""The raw squared L2 distance that a similarity was made of."""
+RELEVANCE_LEVEL = "kl_relevance_level"
+COMPLETENESS_HINT = "kl_completeness_hint"
+
+MatchType = Literal["exact_L0", "semantic_L1"]
+ScoreKind = Literal["l2_distance", "similarity"]
+EXACT_L0: MatchType = "exact_L0"
+SEMANTIC_L1: MatchType = "semantic_L1"
+L2_DISTANCE: ScoreKind = "l2_distance"
+SIMILARITY: ScoreKind = "similarity"
+
+
+def annotate(scored: NodeWithScore, *, score: float | None, annotations: Mapping[str, Any]) -> NodeWithScore:
+    """Return a copy of a scored node with another score and more (hidden) metadata; the input stays as it was.
+
+    :param scored: The node to copy.
+    :param score: The copy's score.
+    :param annotations: Metadata to set on the copy, kept out of what LLM and embedding model see.
+    :returns: A new ``NodeWithScore`` around a new node with the same id and text.
+    """
+    node = scored.node.model_copy()
+    node.metadata = {**node.metadata, **annotations}
+    node.excluded_llm_metadata_keys = _with(node.excluded_llm_metadata_keys, annotations)
+    node.excluded_embed_metadata_keys = _with(node.excluded_embed_metadata_keys, annotations)
+    return NodeWithScore(node=node, score=score)
+
+
+def is_exact(scored: NodeWithScore) -> bool:
+    """Tell whether a node came from the keyword match.
+
+    :param scored: Any scored node.
+    :returns: True for a node marked ``EXACT_L0``.
+    """
+    return bool(scored.node.metadata.get(MATCH_TYPE) == EXACT_L0)
+
+
+def _with(keys: list[str], more: Mapping[str, Any]) -> list[str]:
+    return [*keys, *(key for key in more if key not in keys)]

@@ -1,0 +1,62 @@
+"""A query bundle that also says which documents may answer."""
+
+from dataclasses import dataclass
+
+from llama_index.core.schema import QueryBundle
+
+
+@dataclass
+class ScopedQueryBundle(QueryBundle):
+    """A LlamaIndex ``QueryBundle`` with the scope of the search.
+
+    ``KnowledgeRetriever`` and ``MilvusVectorRetriever`` honour it; other retrievers take it as the
+    plain bundle that it also is.
+
+    :param exclude_documents: File paths that must not be returned (what the session already has).
+    :param only_documents: File paths that alone may be returned; None is no restriction, empty means none.
+    :param similarity_top_k: How many passages to return for this query; None takes the retriever's own number.
+    """
+
+    exclude_documents: frozenset[str] = frozenset()
+    only_documents: frozenset[str] | None = None
+    similarity_top_k: int | None = None
+
+    def scoped(
+        self,
+        *,
+        exclude_documents: frozenset[str] = frozenset(),
+        only_documents: frozenset[str] | None = None,
+        similarity_top_k: int | None = None,
+    ) -> "ScopedQueryBundle":
+        """Return the same query, its embedding included, with another scope.
+
+        :param exclude_documents: See the class.
+        :param only_documents: See the class.
+        :param similarity_top_k: See the class.
+        :returns: A new bundle.
+        """
+        return ScopedQueryBundle(
+            query_str=self.query_str,
+            image_path=self.image_path,
+            custom_embedding_strs=self.custom_embedding_strs,
+            embedding=self.embedding,
+            exclude_documents=exclude_documents,
+            only_documents=only_documents,
+            similarity_top_k=similarity_top_k,
+        )
+
+    @classmethod
+    def of(cls, bundle: QueryBundle) -> "ScopedQueryBundle":
+        """Take any bundle as a scoped one.
+
+        :param bundle: A plain bundle, or a scoped one, which is returned as it is.
+        :returns: A scoped bundle; unrestricted when the given one was plain.
+        """
+        if isinstance(bundle, cls):
+            return bundle
+        return cls(
+            query_str=bundle.query_str,
+            image_path=bundle.image_path,
+            custom_embedding_strs=bundle.custom_embedding_strs,
+            embedding=bundle.embedding,
+        )

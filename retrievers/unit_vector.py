@@ -1,0 +1,54 @@
+"""Embeddings as unit vectors, on which the L2 thresholds rest, and their failures as one error."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from knowledge_lookup.retrievers.errors import EmbeddingError
+
+_TOLERANCE = 1e-3
+
+
+def unit_vector(embedding: Sequence[float], *, model_name: str) -> list[float]:
+    """Return an embedding at length 1.
+
+    With unit vectors the squared L2 distance is 2 - 2 cos, between 0 and 4, which is what the
+    normalization to a similarity assumes.
+
+    :param embedding: The model's output, any length but zero.
+    :param model_name: Named in the error.
+    :returns: The same direction with Euclidean norm 1 (within 0.001; a unit vector comes back unchanged).
+    :raises EmbeddingError: If the vector is empty, all zeros or not finite.
+    """
+    norm = math.sqrt(math.fsum(value * value for value in embedding))
+    if not embedding or norm == 0.0 or not math.isfinite(norm):
+        what = "an empty vector" if not embedding else f"a vector of length {norm}"
+        raise EmbeddingError(
+            f"embedding model '{model_name}' returned {what}; a finite vector that isn't all zeros is needed: "
+            "check the model and its endpoint"
+        )
+    if abs(norm - 1.0) <= _TOLERANCE:
+        return list(embedding)
+    return [value / norm for value in embedding]
+
+
+@contextmanager
+def embedding_errors(model_name: str) -> Iterator[None]:
+    """Turn whatever an embedding model raises inside the block into an :class:`EmbeddingError`.
+
+    Each provider's client has exceptions of its own; a caller wants to catch one.
+
+    :param model_name: Named in the error.
+    :returns: A context manager.
+    :raises EmbeddingError: From any exception inside the block.
+    """
+    try:
+        yield
+    except EmbeddingError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EmbeddingError(
+            f"embedding model '{model_name}' failed ({reason[:300]}): check embedding.model, embedding.base-url and "
+            "that the endpoint answers"
+        ) from error

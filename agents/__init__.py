@@ -1,0 +1,31 @@
+"""The action memory, the look-up with its result, the tools, and the executor."""
+
+from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
+from knowledge_lookup.agents.executor import KnowledgeExecutor, build_executor
+from knowledge_lookup.agents.extractive_llm import ExtractiveLLM
+from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
+from knowledge_lookup.agents.knowledge_lookup import KnowledgeLookup
+from knowledge_lookup.agents.lookup_result import Alternative, LookupResult, PrimaryResult, SupplementResult
+from knowledge_lookup.agents.lookup_tool import build_lookup_tool, build_search_doc_tool
+from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
+from knowledge_lookup.agents.session_context import session_context
+from knowledge_lookup.agents.tool_invocation import InvocationRecorder, ToolInvocation
+
+__all__ = [
+    "ActionMemoryStore",
+    "Alternative",
+    "ExtractiveLLM",
+    "InMemoryActionMemoryStore",
+    "InvocationRecorder",
+    "KnowledgeExecutor",
+    "KnowledgeLookup",
+    "LookupResult",
+    "PrimaryResult",
+    "RetrievedDocTracker",
+    "SupplementResult",
+    "ToolInvocation",
+    "build_executor",
+    "build_lookup_tool",
+    "build_search_doc_tool",
+    "session_context",
+]

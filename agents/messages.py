@@ -1,0 +1,98 @@
+"""The sentences that a look-up says, to the LLM and to the log, in both languages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from knowledge_lookup.postprocessors.completeness_hints import Locale
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """All sentences of one language; ``{...}`` are filled in by ``str.format``.
+
+    Document texts and queries are only ever filled *into* these templates, so braces in them do no harm.
+    """
+
+    already_retrieved: str
+    not_found: str
+    empty_query: str
+    passage_label: str
+    passage_label_without_section: str
+    lookup_description: str
+    search_description: str
+    log_received: str
+    log_matched: str
+    log_confidence: str
+    log_unique: str
+    log_ambiguous: str
+    log_nothing_matched: str
+    log_unaccounted: str
+    log_skipped: str
+    log_semantic: str
+    log_done: str
+    log_failed: str
+
+
+MESSAGES: Mapping[Locale, Messages] = {
+    "zh": Messages(
+        already_retrieved="以下文档已在本会话中检索过：[{documents}]，无需重复召回",
+        not_found="知识库中没有找到与该查询相关的内容",
+        empty_query="查询为空，请给出要查找的关键词或问题",
+        passage_label="【来源：{source}｜章节：{section}】",
+        passage_label_without_section="【来源：{source}】",
+        lookup_description=(
+            "查询知识库文档。优先精确匹配关键词，未命中或多个匹配时自动补充语义相关片段。"
+            "参数 query: 查询关键词，例如 'ERR_TIMEOUT'、'支付网关超时'"
+        ),
+        search_description=(
+            "按语义检索知识库文档片段，适合没有明确关键词的模糊描述。"
+            "已知错误码、配置项等精确关键词时请用 lookup_knowledge。参数 query: 用自然语言描述要找的内容"
+        ),
+        log_received="收到知识库查询请求: query={query}",
+        log_matched="L0精确匹配完成: matches={matches}, time={time:.1f}ms",
+        log_confidence="置信度判断: highConfidence={high}, reason={reason}",
+        log_unique="唯一匹配",
+        log_ambiguous="多个匹配",
+        log_nothing_matched="无匹配",
+        log_unaccounted="匹配词未覆盖整个查询",
+        log_skipped="L0唯一匹配，跳过L1检索",
+        log_semantic="L1语义检索完成: topSimilarity={similarity}, time={time:.1f}ms",
+        log_done=(
+            "查询完成: found={found}, confidence={confidence}, level={level}, dedup={dedup}, totalTime={time:.1f}ms"
+        ),
+        log_failed="查询失败: {error}",
+    ),
+    "en": Messages(
+        already_retrieved=(
+            "These documents have already been retrieved in this session: [{documents}]; "
+            "there is no need to retrieve them again"
+        ),
+        not_found="The knowledge base holds nothing relevant to this query",
+        empty_query="The query is empty; give the keywords or the question to look up",
+        passage_label="[Source: {source} | Section: {section}]",
+        passage_label_without_section="[Source: {source}]",
+        lookup_description=(
+            "Look up the knowledge base. Exact keywords are matched first; when none or several documents match, "
+            "semantically related passages are added. "
+            "Parameter query: the keywords, for example 'ERR_TIMEOUT' or 'payment gateway timeout'"
+        ),
+        search_description=(
+            "Search passages of the knowledge base by meaning, for vague descriptions without a definite keyword. "
+            "With an error code, a configuration item or another exact keyword use lookup_knowledge instead. "
+            "Parameter query: what to look for, in natural language"
+        ),
+        log_received="knowledge look-up received: query={query}",
+        log_matched="L0 exact match done: matches={matches}, time={time:.1f}ms",
+        log_confidence="confidence judged: highConfidence={high}, reason={reason}",
+        log_unique="one document matches",
+        log_ambiguous="several documents match",
+        log_nothing_matched="nothing matches",
+        log_unaccounted="the matched terms don't account for the whole query",
+        log_skipped="L0 is decisive, L1 is skipped",
+        log_semantic="L1 semantic search done: topSimilarity={similarity}, time={time:.1f}ms",
+        log_done=(
+            "look-up done: found={found}, confidence={confidence}, level={level}, dedup={dedup}, totalTime={time:.1f}ms"
+        ),
+        log_failed="look-up failed: {error}",
+    ),
+}

@@ -1,0 +1,49 @@
+"""FS-3: the action memory through its public face; the stores have a contract suite of their own."""
+
+import pytest
+
+from knowledge_lookup.agents import RetrievedDocTracker
+
+
+@pytest.fixture
+def tracker() -> RetrievedDocTracker:
+    tracker = RetrievedDocTracker()
+    tracker.mark_retrieved("s1", "infrastructure", "a.md")
+    return tracker
+
+
+def test_a_marked_document_is_retrieved_with_its_domain(tracker: RetrievedDocTracker) -> None:
+    assert tracker.is_doc_retrieved("s1", "a.md") is True
+    assert tracker.is_already_retrieved("s1", "a.md") is True
+    assert tracker.is_domain_retrieved("s1", "infrastructure") is True
+    assert tracker.get_retrieved_domains("s1") == ["infrastructure"]
+    assert tracker.get_retrieved_documents("s1") == {"a.md"}
+
+
+def test_what_was_not_marked_is_not_retrieved(tracker: RetrievedDocTracker) -> None:
+    assert tracker.is_doc_retrieved("s1", "b.md") is False
+    assert tracker.is_domain_retrieved("s1", "api") is False
+    assert tracker.is_doc_retrieved("s2", "a.md") is False
+    assert tracker.get_retrieved_domains("s2") == []
+
+
+def test_domains_come_in_order_of_first_retrieval(tracker: RetrievedDocTracker) -> None:
+    tracker.mark_retrieved("s1", "api", "b.md")
+    tracker.mark_retrieved("s1", "infrastructure", "c.md")
+    assert tracker.get_retrieved_domains("s1") == ["infrastructure", "api"]
+
+
+def test_a_cleared_session_is_empty(tracker: RetrievedDocTracker) -> None:
+    tracker.clear_session("s1")
+    assert tracker.is_doc_retrieved("s1", "a.md") is False
+    assert tracker.is_already_retrieved("s1", "a.md") is False
+    assert tracker.is_domain_retrieved("s1", "infrastructure") is False
+    assert tracker.get_retrieved_domains("s1") == []
+
+
+def test_a_document_is_claimed_once_and_again_after_its_release(tracker: RetrievedDocTracker) -> None:
+    assert tracker.claim("s1", "infrastructure", "a.md") is False
+    assert tracker.claim("s1", "api", "b.md") is True
+    assert tracker.claim("s1", "api", "b.md") is False
+    tracker.release("s1", "b.md")
+    assert tracker.claim("s1", "api", "b.md") is True

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -17,6 +18,7 @@ from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatch
 logger = logging.getLogger(__name__)
 
 DEFAULT_TOP_K = 6
+_CACHED_EXCERPTS = 256
 
 
 class KeywordRetriever(BaseRetriever):
@@ -52,6 +54,8 @@ class KeywordRetriever(BaseRetriever):
             raise ValueError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
         self._index = index
         self._reader = reader
+        # The same few terms are asked for again and again, and cutting is most of the work of an exact hit.
+        self._excerpt = lru_cache(maxsize=_CACHED_EXCERPTS)(excerpt)
         self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager)
 
@@ -88,7 +92,7 @@ class KeywordRetriever(BaseRetriever):
             except DocumentNotFoundError as error:
                 logger.warning("%s; it matched the query by keyword and is left out of the result", error)
                 continue
-            nodes.append(_exact_node(matches, match, body, distances))
+            nodes.append(_exact_node(matches, match, self._excerpt(body, match.terms), distances))
         return nodes
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -101,7 +105,7 @@ class KeywordRetriever(BaseRetriever):
 
 
 def _exact_node(
-    matches: KeywordMatches, match: KeywordMatch, body: str, distances: Mapping[str, float] | None
+    matches: KeywordMatches, match: KeywordMatch, text: str, distances: Mapping[str, float] | None
 ) -> NodeWithScore:
     entry = match.entry
     kind = keys.SIMILARITY
@@ -115,7 +119,7 @@ def _exact_node(
         score = 0.0
     node = TextNode(
         id_=hashlib.sha256(f"exact\0{entry.file_path}".encode()).hexdigest()[:32],
-        text=excerpt(body, match.terms),
+        text=text,
         metadata={keys.FILE_PATH: entry.file_path, keys.TITLE: entry.title, keys.DOMAIN: entry.domain},
         excluded_llm_metadata_keys=[keys.DOMAIN],
         relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=entry.file_path)},

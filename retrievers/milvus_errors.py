@@ -5,7 +5,15 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
-from pymilvus.exceptions import ConnectError, ErrorCode, MilvusException, MilvusUnavailableException
+from pymilvus.exceptions import (
+    ConnectionConfigException,
+    DataNotMatchException,
+    DataTypeNotMatchException,
+    ErrorCode,
+    MilvusException,
+    ParamError,
+    PrimaryKeyException,
+)
 
 from knowledge_lookup.retrievers.errors import VectorStoreError, VectorStoreUnavailableError
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite, reason_not_opened
@@ -15,74 +23,81 @@ MILVUS_FAILURES = (MilvusException, grpc.RpcError)
 _CONNECT_FAILED = 2
 _NOT_LOADED = 101
 _INVALID_PARAMETER = 1100
-_NO_URI_OF_PYMILVUS = (ConnectError, MilvusUnavailableException)
+_REFUSALS = (
+    ConnectionConfigException,
+    DataNotMatchException,
+    DataTypeNotMatchException,
+    ParamError,
+    PrimaryKeyException,
+)
+"""What pymilvus refuses by itself, before it asks Milvus."""
 
 
 def shown_uri(uri: str) -> str:
-    """Take the user and password out of a URI, for messages.
+    """Take user and password out of a URI, for messages.
 
-    :param uri: what ``MilvusClient`` takes.
-    :returns: the URI without what stands before an ``@``.
+    :param uri: What ``MilvusClient`` takes.
+    :returns: The URI without what stands before an ``@``.
     """
-    return uri if is_milvus_lite(uri) or "@" not in uri else f"{urlsplit(uri).scheme}://{uri.rpartition('@')[2]}"
+    if is_milvus_lite(uri) or "@" not in uri:
+        return uri
+    return f"{urlsplit(uri).scheme}://{uri.rpartition('@')[2]}"
 
 
 def is_gone(error: Exception, *, uri: str) -> bool:
     """Tell whether what was open isn't any more, so that opening it again may help.
 
-    :param error: one of ``MILVUS_FAILURES``.
-    :param uri: what ``MilvusClient`` takes.
-    :returns: True if the collection was dropped or released by someone else, or if Milvus Lite was closed by
-        another user of the same folder in this process.
+    :param error: One of ``MILVUS_FAILURES``.
+    :param uri: What ``MilvusClient`` takes.
+    :returns: True if somebody else dropped or released the collection, or if another user of the same folder in
+        this process closed Milvus Lite.
     """
     if not isinstance(error, MilvusException):
         return False
-    lite_closed = error.code == _CONNECT_FAILED and is_milvus_lite(uri)
-    return error.code in {ErrorCode.COLLECTION_NOT_FOUND, _NOT_LOADED} or lite_closed
+    if error.code in {ErrorCode.COLLECTION_NOT_FOUND, _NOT_LOADED}:
+        return True
+    return is_milvus_lite(uri) and error.code == _CONNECT_FAILED
 
 
 @contextmanager
-def translated_milvus_errors(verb: str, *, uri: str) -> Iterator[None]:
+def milvus_errors(verb: str, *, uri: str) -> Iterator[None]:
     """Turn what pymilvus raises inside the block into an error of this package.
 
-    :param verb: what was to be done, as a past participle.
-    :param uri: what ``MilvusClient`` takes.
-    :returns: a context manager.
-    :raises VectorStoreUnavailableError: if Milvus can't be reached or doesn't answer in time.
-    :raises VectorStoreError: if Milvus answers that it can't do this.
+    :param verb: What was to be done, as a past participle.
+    :param uri: What ``MilvusClient`` takes.
+    :returns: A context manager.
+    :raises VectorStoreUnavailableError: If Milvus can't be reached or doesn't answer in time.
+    :raises VectorStoreError: If the same call would fail again.
     """
     try:
         yield
     except MILVUS_FAILURES as error:
-        raise _translated(error, verb, uri) from error
+        raise translated(error, verb, uri=uri) from error
 
 
-def _translated(error: Exception, verb: str, uri: str) -> VectorStoreError:
+def translated(error: Exception, verb: str, *, uri: str) -> VectorStoreError:
+    """Say what a failure means and what to do.
+
+    :param error: One of ``MILVUS_FAILURES``.
+    :param verb: What was to be done, as a past participle.
+    :param uri: What ``MilvusClient`` takes.
+    :returns: The error to raise.
+    """
     reason = _one_line(error).replace(uri, shown_uri(uri))
-    if is_milvus_lite(uri):
-        if "local milvus" in reason:
-            return reason_not_opened(uri)
-        what = f"the embedded Milvus Lite at {uri} could not be {verb}: {reason}"
-        if isinstance(error, grpc.RpcError):
-            return VectorStoreUnavailableError(f"{what}; try again, or raise milvus.timeout-seconds")
-        if _is_refusal(error):
-            return VectorStoreError(f"{what}; Milvus doesn't accept this text or value, change it")
-        return VectorStoreError(
-            f"{what}; if it stays so, move the folder away and rebuild it with `knowledge-lookup sync --rebuild`"
-        )
+    if is_milvus_lite(uri) and "local milvus" in reason:
+        return reason_not_opened(uri)
     what = f"Milvus at {shown_uri(uri)} could not be {verb}: {reason}"
-    if _is_refusal(error):
-        return VectorStoreError(f"{what}; Milvus doesn't accept this, check milvus.uri and the text or value named")
-    return VectorStoreUnavailableError(
-        f"{what}; check that it runs, that milvus.uri and milvus.token are right, and milvus.timeout-seconds"
+    if isinstance(error, _REFUSALS) or (isinstance(error, MilvusException) and error.code == _INVALID_PARAMETER):
+        return VectorStoreError(f"{what}; correct the setting or the value that this names")
+    if not is_milvus_lite(uri):
+        return VectorStoreUnavailableError(
+            f"{what}; check that it runs, that milvus.uri and milvus.token are right, and milvus.timeout-seconds"
+        )
+    if isinstance(error, grpc.RpcError):
+        return VectorStoreUnavailableError(f"{what}; try again, or raise milvus.timeout-seconds")
+    return VectorStoreError(
+        f"{what}; if it stays so, move the folder away and rebuild it with `knowledge-lookup sync --rebuild`"
     )
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Tell whether the same call would be refused again; pymilvus's own checks have exceptions of their own."""
-    if not isinstance(error, MilvusException) or isinstance(error, ConnectError | MilvusUnavailableException):
-        return False
-    return type(error) is not MilvusException or error.code == _INVALID_PARAMETER
 
 
 def _one_line(error: Exception) -> str:

@@ -53,12 +53,11 @@ def release_milvus_lite(uri: str) -> None:
 
 
 def _is_locked(lock: Path) -> bool:
-    if not lock.is_file():
-        return False
-    with lock.open("r+") as file:
-        try:
+    try:
+        with lock.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
     return False

@@ -1,6 +1,7 @@
 """L1: semantic retrieval over a Milvus collection."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -25,7 +26,7 @@ class MilvusVectorRetriever(BaseRetriever):
         engine = RetrieverQueryEngine.from_args(retriever, node_postprocessors=[RelevancePostprocessor()])
 
     A ``ScopedQueryBundle`` restricts one query to some documents, or leaves some out. A bundle that carries an
-    embedding isn't embedded again.
+    embedding isn't embedded again; an empty query finds nothing.
 
     :param vector_store: A ``MilvusChunkStore``, or a LlamaIndex ``MilvusVectorStore`` with the metric L2.
     :param embed_model: The model that the collection was built with, or a function that gives it when the first
@@ -49,16 +50,18 @@ class MilvusVectorRetriever(BaseRetriever):
             vector_store = MilvusChunkStore.from_vector_store(vector_store)
         self._store = vector_store
         self._given_embed_model = embed_model
+        self._lock = threading.Lock()
         self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager)
 
     @property
     def embed_model(self) -> BaseEmbedding:
         """The embedding model."""
-        # An embedding model is callable itself, as every LlamaIndex transformation is.
-        if not isinstance(self._given_embed_model, BaseEmbedding):
-            self._given_embed_model = self._given_embed_model()
-        return self._given_embed_model
+        with self._lock:
+            # An embedding model is callable itself, as every LlamaIndex transformation is.
+            if not isinstance(self._given_embed_model, BaseEmbedding):
+                self._given_embed_model = self._given_embed_model()
+            return self._given_embed_model
 
     def embed(self, query_bundle: QueryBundle) -> list[float]:
         """Embed a query, unless its bundle already carries an embedding.
@@ -67,11 +70,12 @@ class MilvusVectorRetriever(BaseRetriever):
         :returns: A unit vector.
         :raises EmbeddingError: If the model gives no usable vector.
         """
-        embedding = query_bundle.embedding
-        if embedding is None:
-            with embedding_errors(self.embed_model.model_name):
-                embedding = self.embed_model.get_agg_embedding_from_queries(query_bundle.embedding_strs)
-        return unit_vector(embedding, model_name=self.embed_model.model_name)
+        if query_bundle.embedding is not None:
+            return unit_vector(query_bundle.embedding, model_name="given with the query")
+        model = self.embed_model
+        with embedding_errors(model.model_name):
+            embedding = model.get_agg_embedding_from_queries(query_bundle.embedding_strs)
+        return unit_vector(embedding, model_name=model.model_name)
 
     async def aembed(self, query_bundle: QueryBundle) -> list[float]:
         """Embed a query without blocking the event loop.
@@ -80,19 +84,16 @@ class MilvusVectorRetriever(BaseRetriever):
         :returns: A unit vector.
         :raises EmbeddingError: If the model gives no usable vector.
         """
-        embedding = query_bundle.embedding
-        if embedding is None:
-            with embedding_errors(self.embed_model.model_name):
-                embedding = await self.embed_model.aget_agg_embedding_from_queries(query_bundle.embedding_strs)
-        return unit_vector(embedding, model_name=self.embed_model.model_name)
+        # The model may have to be loaded first, and an async client of an endpoint is bound to one event loop.
+        return await asyncio.to_thread(self.embed, query_bundle)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._search(ScopedQueryBundle.of(query_bundle), self.embed(query_bundle))
+        bundle = ScopedQueryBundle.of(query_bundle)
+        return [] if bundle.is_empty else self._search(bundle, self.embed(bundle))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        embedding = await self.aembed(query_bundle)
         # pymilvus's async client is bound to one event loop; the sync one in a thread works in all of them.
-        return await asyncio.to_thread(self._search, ScopedQueryBundle.of(query_bundle), embedding)
+        return await asyncio.to_thread(self._retrieve, query_bundle)
 
     def _search(self, bundle: ScopedQueryBundle, embedding: list[float]) -> list[NodeWithScore]:
         return self._store.search(

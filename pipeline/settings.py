@@ -51,6 +51,9 @@ class KnowledgeSettings(SettingsSection):
     base_path: FolderPath = Path("knowledge_base/")
     """Folder of the Markdown documents, searched with all its subfolders. Default: ``knowledge_base/``."""
 
+    max_file_bytes: int = Field(default=2_000_000, ge=1)
+    """Larger files are refused on upload and skipped by sync and import, in bytes. Default: 2,000,000."""
+
 
 class DatabaseSettings(SettingsSection):
     """The SQL database of documents, domains, records and the persistent action memory."""

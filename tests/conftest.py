@@ -1,6 +1,7 @@
 """What all tests share: no test leaves anything behind, and real servers for those that ask for one."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -18,9 +19,11 @@ settings.register_profile("knowledge_lookup", deadline=None, max_examples=100, d
 settings.load_profile("knowledge_lookup")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _hypothesis_in_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    configuration.set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Hypothesis a temporary folder for its caches, before it writes the first while tests are collected."""
+    folder = tempfile.TemporaryDirectory(prefix="hypothesis-", ignore_cleanup_errors=True)
+    configuration.set_hypothesis_home_dir(folder.name)
+    config.add_cleanup(folder.cleanup)
 
 
 @pytest.fixture(autouse=True)

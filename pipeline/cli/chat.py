@@ -7,10 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from knowledge_lookup.agents.lookup_result import LookupResult
+from knowledge_lookup.agents.plan_and_execute import PlanReady
 from knowledge_lookup.pipeline.cli import rendering
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 if TYPE_CHECKING:
+    from workflows.handler import WorkflowHandler
+
     from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
 
 _FAREWELLS = frozenset({"exit", "quit", ":q"})
@@ -53,14 +56,19 @@ class Chat:
 
     :param pipeline: The knowledge base.
     :param session_id: The session; None starts a new one.
+    :param plan: Let the planner split each question into steps first.
     :param quiet: Show nothing.
     """
 
-    def __init__(self, pipeline: "KnowledgePipeline", *, session_id: str | None, quiet: bool) -> None:
+    def __init__(
+        self, pipeline: "KnowledgePipeline", *, session_id: str | None, plan: bool = False, quiet: bool = False
+    ) -> None:
         from llama_index.core.memory import ChatMemoryBuffer
 
+        self._pipeline = pipeline
+        self._plan = plan
         self._quiet = quiet
-        self._executor = pipeline.executor(session_id if session_id is not None else uuid.uuid4().hex)
+        self._session_id = session_id if session_id is not None else uuid.uuid4().hex
         # Handed to each run: a workflow's Context doesn't carry its memory over to the next one.
         self._memory = ChatMemoryBuffer.from_defaults(llm=pipeline.llm)
         self._runner = asyncio.Runner()
@@ -110,16 +118,28 @@ class Chat:
     async def _ask(self, question: str) -> Answer:
         from llama_index.core.agent.workflow import ToolCall, ToolCallResult
 
-        handler = self._executor.run(user_msg=question, memory=self._memory)
+        handler = self._run(question)
         answer = Answer(text="")
         async for event in handler.stream_events():
-            if isinstance(event, ToolCallResult):
+            if isinstance(event, PlanReady):
+                for number, step in enumerate(event.steps, start=1):
+                    self._show(f"{number}. {step.instruction}")
+            elif isinstance(event, ToolCallResult):
                 self._show_result(event, answer)
             elif isinstance(event, ToolCall):
                 self._show(f"→ {event.tool_name}({_arguments(event.tool_kwargs)})")
         answer.text = str(await handler).strip()
         self._show(f"\n{answer.text}")
         return answer
+
+    def _run(self, question: str) -> "WorkflowHandler":
+        if not self._plan:
+            return self._pipeline.executor(self._session_id).run(user_msg=question, memory=self._memory)
+        return self._pipeline.plan_and_execute(self._session_id).run(
+            user_msg=question,
+            memory=self._memory,
+            retrieved_domains=tuple(self._pipeline.memory.get_retrieved_domains(self._session_id)),
+        )
 
     def _show_result(self, event: Any, answer: Answer) -> None:
         result = event.tool_output.raw_output

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore
 
     from knowledge_lookup.agents.lookup_result import LookupResult
-    from knowledge_lookup.pipeline.ingestion.sync_report import SyncReport
-    from knowledge_lookup.pipeline.ingestion.synchronizer import Progress
+    from knowledge_lookup.pipeline.doctor import Difference
+    from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
+    from knowledge_lookup.pipeline.storage import DocumentRecord
 
 
 def raw(text: str) -> None:
@@ -172,4 +173,72 @@ def passages_as_dict(nodes: Sequence["NodeWithScore"]) -> dict[str, Any]:
             }
             for scored in nodes
         ],
+    }
+
+
+def knowledge_map_as_json(text: str) -> None:
+    """Print a knowledge map as JSON.
+
+    :param text: The map's YAML, a list of domains; may be empty.
+    """
+    import yaml
+
+    json_object({"domains": yaml.safe_load(text) or []})
+
+
+def document_list(records: Sequence["DocumentRecord"], *, as_json: bool) -> None:
+    """Print rows of documents, one a line.
+
+    :param records: The rows.
+    :param as_json: Print JSON.
+    """
+    if as_json:
+        json_object({"documents": [_document(record) for record in records]})
+        return
+    for record in records:
+        raw(f"{record.file_path}\t{record.category}\t{record.status.value}\t{record.chunk_count}\t{record.title}")
+
+
+def document_details(record: "DocumentRecord", *, as_json: bool) -> None:
+    """Print all that a row says.
+
+    :param record: The row.
+    :param as_json: Print JSON.
+    """
+    details = _document(record) | {
+        "contentHash": record.content_hash,
+        "embeddingModel": record.embedding_model,
+        "createdAt": record.created_at.isoformat(),
+        "updatedAt": record.updated_at.isoformat(),
+        "metadata": record.metadata,
+    }
+    if as_json:
+        json_object(details)
+        return
+    for name, value in details.items():
+        raw(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value}")
+
+
+def differences(found: Sequence["Difference"], *, as_json: bool) -> None:
+    """Print what the doctor found.
+
+    :param found: The differences.
+    :param as_json: Print JSON.
+    """
+    if as_json:
+        json_object({"differences": [difference.to_dict() for difference in found]})
+    elif found:
+        lines([str(difference) for difference in found])
+        remark(f"{len(found)} differences; `knowledge-lookup doctor --fix` mends them")
+    else:
+        raw("files, database, Milvus and keyword index agree")
+
+
+def _document(record: "DocumentRecord") -> dict[str, Any]:
+    return {
+        "file": record.file_path,
+        "title": record.title,
+        "domain": record.category,
+        "status": record.status.value,
+        "chunks": record.chunk_count,
     }

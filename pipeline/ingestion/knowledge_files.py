@@ -1,6 +1,8 @@
 """The folder of documents: which files it has, and their texts."""
 
 import os
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +13,10 @@ from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentE
 from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError
 
 DOCUMENT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
+DEFAULT_MAX_FILE_BYTES = 2_000_000
 _CACHED_BODIES = 256
+_TEMPORARY_SUFFIX = ".uploading"
+_TEMPORARY_KEPT_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,12 @@ class KnowledgeFiles:
     begins with a dot are passed over.
 
     :param base_path: The folder.
+    :param max_file_bytes: Larger files are skipped.
     """
 
-    def __init__(self, base_path: Path) -> None:
+    def __init__(self, base_path: Path, *, max_file_bytes: int = DEFAULT_MAX_FILE_BYTES) -> None:
         self.base_path = base_path
+        self.max_file_bytes = max_file_bytes
         self._read_parsed = lru_cache(maxsize=_CACHED_BODIES)(self._parse)
 
     @property
@@ -66,8 +73,63 @@ class KnowledgeFiles:
                 if not name.startswith(".") and path.suffix.lower() in DOCUMENT_SUFFIXES:
                     found.append((path.relative_to(root).as_posix(), path))
         for file_path, path in sorted(found):
-            reason = _why_not(path, real_root)
+            reason = _why_not(path, real_root) or self.too_large(path.stat().st_size)
             yield file_path if reason is None else SkippedFile(_printable(file_path), reason)
+
+    def too_large(self, size: int) -> str | None:
+        """Say why a file of some size can't be a document.
+
+        :param size: Bytes.
+        :returns: The reason; None for a size that is allowed.
+        """
+        if size <= self.max_file_bytes:
+            return None
+        return (
+            f"it has {size:,} bytes, at most {self.max_file_bytes:,} are indexed: split it, or raise "
+            "knowledge.max-file-bytes"
+        )
+
+    def write(self, file_path: str, raw: bytes) -> None:
+        """Write a file so that it is there wholly or not at all.
+
+        :param file_path: Path relative to the base path; must have been checked.
+        :param raw: Its bytes.
+        :raises KnowledgeBaseError: If it can't be written; an older version is then still there.
+        """
+        target = self.base_path / file_path
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_TEMPORARY_SUFFIX}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise KnowledgeBaseError(
+                f"'{target}' can't be written ({error.strerror}): check the folder's permissions and free space"
+            ) from error
+
+    def remove_leftovers(self) -> list[str]:
+        """Delete what uploads that were killed while writing left behind.
+
+        :returns: Paths relative to the base path of what was deleted.
+        """
+        removed = []
+        for path in self.base_path.rglob(f".*{_TEMPORARY_SUFFIX}"):
+            if time.time() - path.stat().st_mtime > _TEMPORARY_KEPT_SECONDS:
+                path.unlink(missing_ok=True)
+                removed.append(path.relative_to(self.base_path).as_posix())
+        return sorted(removed)
+
+    def has(self, file_path: str) -> bool:
+        """Tell whether a document's file is there.
+
+        :param file_path: Path relative to the base path.
+        :returns: True for a file.
+        """
+        return (self.base_path / file_path).is_file()
 
     def read(self, file_path: str) -> bytes:
         """Read a file.

@@ -52,23 +52,31 @@ def content_hash(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def read_source_document(raw: bytes, *, file_path: str) -> SourceDocument:
+EXPLICIT_CATEGORY = "explicitCategory"
+"""Metadata key under which a category given on upload is kept, so that later versions of the file stay in it."""
+
+
+def read_source_document(raw: bytes, *, file_path: str, explicit_category: str | None = None) -> SourceDocument:
     """Parse a file.
 
     :param raw: The file's bytes.
     :param file_path: Path relative to the base path.
+    :param explicit_category: A category given on upload; wins over the front matter and the folder.
     :returns: The document.
     :raises UnreadableDocumentError: If the file has no honest reading.
     """
     parsed = parse_front_matter(raw, file_path=file_path)
     front_matter = parsed.front_matter
+    metadata = front_matter.to_metadata()
+    if explicit_category is not None:
+        metadata[EXPLICIT_CATEGORY] = explicit_category
     return SourceDocument(
         file_path=file_path,
         title=_title(parsed, file_path),
-        domain=domain_of(front_matter.category, file_path),
+        domain=domain_of(front_matter.category if explicit_category is None else explicit_category, file_path),
         keywords=front_matter.keywords,
         body=parsed.body,
-        metadata=front_matter.to_metadata(),
+        metadata=metadata,
         content_hash=content_hash(raw),
         warnings=parsed.warnings,
     )

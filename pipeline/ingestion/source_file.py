@@ -54,6 +54,10 @@ class FrontMatterWarning:
     line: int | None
     message: str
 
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Return the warning as JSON values."""
+        return {"file": self.file_path, "line": self.line, "message": self.message}
+
     def __str__(self) -> str:
         return (
             f"{self.file_path}: {self.message}"

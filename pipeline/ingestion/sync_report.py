@@ -1,15 +1,31 @@
-"""What a sync did, document by document."""
+"""What a sync or an import did, document by document, and how it tells while it runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from knowledge_lookup.pipeline.ingestion.front_matter import FrontMatterWarning
 from knowledge_lookup.pipeline.ingestion.knowledge_files import SkippedFile
 
+Progress = Callable[[int, int, str], None]
+"""Called with the number of documents done, their total, and the document that comes next (empty at the end)."""
+
+
+def tell(progress: Progress | None, done: int, total: int, file_path: str) -> None:
+    """Report progress to whoever wants to know.
+
+    :param progress: The function to call; None for nobody.
+    :param done: Number of documents done.
+    :param total: Number of documents in all.
+    :param file_path: The document that comes next; empty at the end.
+    """
+    if progress is not None:
+        progress(done, total, file_path)
+
 
 @dataclass(slots=True)
 class SyncReport:
-    """The outcome of one sync.
+    """The outcome of one sync or import.
 
     :param added: Documents that are new in the index.
     :param updated: Documents whose content changed, or that an earlier sync left unfinished.
@@ -28,10 +44,23 @@ class SyncReport:
     warnings: list[FrontMatterWarning] = field(default_factory=list)
     chunks: int = 0
 
+    def note(self, action: Literal["added", "updated", "unchanged"], file_path: str, chunks: int) -> None:
+        """Add one document.
+
+        :param action: What was done with it.
+        :param file_path: The document.
+        :param chunks: Number of chunks embedded for it.
+        """
+        self.chunks += chunks
+        if action == "unchanged":
+            self.unchanged += 1
+        else:
+            (self.added if action == "added" else self.updated).append(file_path)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values.
 
-        :returns: The fields under their own names; warnings as ``file``, ``line`` and ``message``.
+        :returns: The fields under their own names.
         """
         return {
             "added": list(self.added),
@@ -39,9 +68,6 @@ class SyncReport:
             "removed": list(self.removed),
             "unchanged": self.unchanged,
             "skipped": [{"file": skipped.file_path, "reason": skipped.reason} for skipped in self.skipped],
-            "warnings": [
-                {"file": warning.file_path, "line": warning.line, "message": warning.message}
-                for warning in self.warnings
-            ],
+            "warnings": [warning.to_dict() for warning in self.warnings],
             "chunks": self.chunks,
         }

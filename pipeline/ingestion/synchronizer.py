@@ -1,41 +1,45 @@
-"""Bringing rows, chunks and keyword index to what the folder of documents says.
+"""Bringing rows, chunks and keyword index to what the folder of documents says."""
 
-A document lives in four places, written in this order: file, row (``pending``), chunks (``indexing``), row
-(``ready``), keyword index. A sync that is cut off between any two leaves a row that isn't ``ready``, and the
-next one does that document again from its file. Removal goes the other way: the row says ``deleting`` until the
-chunks are gone, and goes last.
-"""
+from collections.abc import Mapping
 
-from collections.abc import Callable, Iterable, Sequence
-
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import MetadataMode, TextNode
-
-from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
+from knowledge_lookup.pipeline.ingestion.document_writer import DocumentWriter
 from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentError
 from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles, SkippedFile
-from knowledge_lookup.pipeline.ingestion.source_document import SourceDocument, content_hash, read_source_document
-from knowledge_lookup.pipeline.ingestion.sync_report import SyncReport
-from knowledge_lookup.pipeline.storage import DocumentDigest, DocumentRepository, DocumentStatus, UnstorableValueError
+from knowledge_lookup.pipeline.ingestion.source_document import (
+    EXPLICIT_CATEGORY,
+    content_hash,
+    read_source_document,
+)
+from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport, tell
+from knowledge_lookup.pipeline.storage import (
+    DocumentDigest,
+    DocumentLeases,
+    DocumentRepository,
+    DocumentStatus,
+    IndexChanges,
+    UnstorableValueError,
+)
 from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError
 from knowledge_lookup.retrievers.errors import EmbeddingModelMismatchError
-from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
-from knowledge_lookup.retrievers.unit_vector import embedding_errors, unit_vector
 
-Progress = Callable[[int, int, str], None]
-"""Called with the number of documents done, their total, and the document that comes next (empty at the end)."""
+SYNC_LEASE = "/sync"
+"""Lease that a sync with work to do holds; no document's path begins with a slash. One left behind tells that a sync
+was cut off."""
 
 
 class Synchronizer:
     """Compares the files with the rows by content hash, and embeds only what changed.
 
+    Several processes may sync at once: each document is written by the one that gets its lease first, and the others
+    find it done.
+
     :param files: The folder.
     :param documents: The rows.
-    :param chunk_store: The chunks.
-    :param keyword_index: The keyword index of this process.
-    :param embed_model: Embeds the chunks.
-    :param chunker: Cuts the documents.
+    :param leases: Leases on documents.
+    :param changes: The sequence of changes, of which old ones are pruned.
+    :param chunk_store: The chunks; dropped by a rebuild.
+    :param writer: Indexes and removes one document.
     """
 
     def __init__(
@@ -43,104 +47,54 @@ class Synchronizer:
         *,
         files: KnowledgeFiles,
         documents: DocumentRepository,
+        leases: DocumentLeases,
+        changes: IndexChanges,
         chunk_store: MilvusChunkStore,
-        keyword_index: KeywordIndex,
-        embed_model: BaseEmbedding,
-        chunker: MarkdownChunker,
+        writer: DocumentWriter,
     ) -> None:
         self._files = files
         self._documents = documents
+        self._leases = leases
+        self._changes = changes
         self._chunk_store = chunk_store
-        self._keyword_index = keyword_index
-        self._embed_model = embed_model
-        self._chunker = chunker
+        self._writer = writer
 
     def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring everything up to date with the folder.
 
         :param rebuild: Drop the collection first and embed all documents again; needed after a change of the
-            embedding model.
+            embedding model. Other processes must not write meanwhile.
         :param progress: Told about each document that is about to be written or removed.
         :returns: What was done.
         :raises KnowledgeBaseError: If the folder isn't there.
         :raises EmbeddingModelMismatchError: If documents were embedded by another model and ``rebuild`` is False.
         :raises EmbeddingError: If the model fails; documents done by then stay done.
         :raises VectorStoreError: If Milvus can't be used; documents done by then stay done.
+        :raises DatabaseError: If the database can't be used.
         """
         digests = dict(self._documents.iter_digests())
         self._check_model(digests, rebuild)
         report = SyncReport()
         changed, present = self._compare(digests, report, rebuild)
         gone = [path for path in digests if path not in present]
-        if rebuild:
-            # Rows first: cut off after the drop, the next sync must know that no document has its chunks.
-            for file_path in digests:
-                self._documents.set_status(file_path, DocumentStatus.PENDING)
-            self._chunk_store.drop()
-        total = len(changed) + len(gone)
-        done = 0
-        for file_path in gone:
-            _tell(progress, done, total, file_path)
-            self.remove(file_path)
-            report.removed.append(file_path)
-            done += 1
-        for document in changed:
-            _tell(progress, done, total, document.file_path)
-            done += 1
-            try:
-                report.chunks += self.write(document)
-            except UnstorableValueError as error:
-                report.skipped.append(SkippedFile(document.file_path, str(error)))
-                if document.file_path in digests:
-                    # What is indexed of it is an older text than the file's.
-                    self.remove(document.file_path)
-                continue
-            (report.updated if document.file_path in digests else report.added).append(document.file_path)
-        if total:
-            self._chunk_store.flush()
-        _tell(progress, done, total, "")
+        self._files.remove_leftovers()
+        if not changed and not gone and not self._leases.was_abandoned(SYNC_LEASE):
+            self._writer.finish()
+            tell(progress, 0, 0, "")
+            return report
+        with self._leases.try_hold(SYNC_LEASE):
+            if rebuild:
+                # Rows first: cut off after the drop, the next sync must know that no document has its chunks.
+                for file_path in digests:
+                    self._documents.set_status(file_path, DocumentStatus.PENDING)
+                self._chunk_store.drop()
+            self._apply(changed, gone, digests, report, progress)
+            self._writer.finish()
+            self._changes.prune()
         return report
 
-    def write(self, document: SourceDocument) -> int:
-        """Index one document whose file is in place, replacing what an earlier version left.
-
-        :param document: The document.
-        :returns: Number of chunks.
-        :raises UnstorableValueError: If the front matter doesn't fit the database; nothing was written.
-        :raises EmbeddingError: If the model fails.
-        :raises VectorStoreError: If Milvus can't be used.
-        """
-        model = self._embed_model.model_name
-        self._documents.ensure_pending(
-            file_path=document.file_path,
-            title=document.title,
-            category=document.domain,
-            content_hash=document.content_hash,
-            embedding_model=model,
-            metadata=document.metadata,
-        )
-        nodes = self._chunker.chunk(document, embedding_model=model)
-        self._embed(nodes)
-        self._documents.set_status(document.file_path, DocumentStatus.INDEXING)
-        self._chunk_store.upsert(nodes)
-        self._chunk_store.delete_chunks_from(document.file_path, len(nodes))
-        self._documents.set_status(document.file_path, DocumentStatus.READY, chunk_count=len(nodes))
-        self._keyword_index.add(document.keyword_entry())
-        return len(nodes)
-
-    def remove(self, file_path: str) -> None:
-        """Take one document out of the index; its file is gone already.
-
-        :param file_path: The document.
-        :raises VectorStoreError: If Milvus can't be used.
-        """
-        self._documents.set_status(file_path, DocumentStatus.DELETING)
-        self._keyword_index.remove(file_path)
-        self._chunk_store.delete_documents([file_path])
-        self._documents.delete(file_path)
-
-    def _check_model(self, digests: dict[str, DocumentDigest], rebuild: bool) -> None:
-        model = self._embed_model.model_name
+    def _check_model(self, digests: Mapping[str, DocumentDigest], rebuild: bool) -> None:
+        model = self._writer.embedding_model
         with_chunks = [digest for digest in digests.values() if digest.status is not DocumentStatus.PENDING]
         others = sorted({digest.embedding_model for digest in with_chunks} - {model})
         if others and not rebuild:
@@ -150,9 +104,10 @@ class Synchronizer:
             )
 
     def _compare(
-        self, digests: dict[str, DocumentDigest], report: SyncReport, rebuild: bool
-    ) -> tuple[list[SourceDocument], set[str]]:
-        changed: list[SourceDocument] = []
+        self, digests: Mapping[str, DocumentDigest], report: SyncReport, rebuild: bool
+    ) -> tuple[list[str], set[str]]:
+        """Find the documents to write, and those whose file is there."""
+        changed: list[str] = []
         present: set[str] = set()
         for found in self._files.scan():
             if isinstance(found, SkippedFile):
@@ -160,37 +115,78 @@ class Synchronizer:
                 continue
             try:
                 raw = self._files.read(found)
-                digest = digests.get(found)
-                if (
-                    not rebuild
-                    and digest is not None
-                    and digest.status is DocumentStatus.READY
-                    and digest.content_hash == content_hash(raw)
-                ):
-                    report.unchanged += 1
-                    present.add(found)
-                    continue
-                document = read_source_document(raw, file_path=found)
-            except (UnreadableDocumentError, DocumentNotFoundError) as error:
+            except DocumentNotFoundError as error:
                 report.skipped.append(SkippedFile(found, str(error)))
                 continue
-            report.warnings.extend(document.warnings)
-            if not document.body.strip():
-                report.skipped.append(SkippedFile(found, "it has no text"))
-                continue
-            changed.append(document)
+            digest = digests.get(found)
             present.add(found)
+            if not rebuild and digest is not None and _is_current(digest, raw):
+                report.unchanged += 1
+            else:
+                changed.append(found)
         return changed, present
 
-    def _embed(self, nodes: Sequence[TextNode]) -> None:
-        model = self._embed_model.model_name
-        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
-        with embedding_errors(model):
-            embeddings: Iterable[list[float]] = self._embed_model.get_text_embedding_batch(texts) if texts else []
-        for node, embedding in zip(nodes, embeddings, strict=True):
-            node.embedding = unit_vector(embedding, model_name=model)
+    def _apply(
+        self,
+        changed: list[str],
+        gone: list[str],
+        digests: Mapping[str, DocumentDigest],
+        report: SyncReport,
+        progress: Progress | None,
+    ) -> None:
+        total = len(changed) + len(gone)
+        done = 0
+        for file_path in gone:
+            tell(progress, done, total, file_path)
+            self._remove(file_path, report)
+            done += 1
+        # What another process is writing at the moment comes last, when it is probably done.
+        waiting: list[str] = []
+        for file_path in changed:
+            tell(progress, done, total, file_path)
+            with self._leases.try_hold(file_path) as is_mine:
+                if is_mine:
+                    self._write(file_path, is_new=file_path not in digests, report=report)
+                    done += 1
+                else:
+                    waiting.append(file_path)
+        for file_path in waiting:
+            tell(progress, done, total, file_path)
+            with self._leases.hold(file_path):
+                self._write(file_path, is_new=file_path not in digests, report=report)
+            done += 1
+        tell(progress, total, total, "")
+
+    def _write(self, file_path: str, *, is_new: bool, report: SyncReport) -> None:
+        """Index a document under its lease, unless another process has done so since it was compared."""
+        before = self._documents.get(file_path)
+        explicit = before.metadata.get(EXPLICIT_CATEGORY) if before is not None else None
+        try:
+            raw = self._files.read(file_path)
+            document = read_source_document(raw, file_path=file_path, explicit_category=explicit)
+            if not document.body.strip():
+                raise UnreadableDocumentError("it has no text")
+            if before is not None and self._writer.is_current(before, document):
+                report.note("unchanged", file_path, 0)
+                return
+            chunks = self._writer.write(document)
+        except (UnreadableDocumentError, UnstorableValueError, DocumentNotFoundError) as error:
+            report.skipped.append(SkippedFile(file_path, str(error)))
+            if before is not None:
+                # What is indexed of it is an older text than the file's.
+                self._writer.remove(file_path)
+                report.removed.append(file_path)
+            return
+        report.warnings.extend(document.warnings)
+        report.note("added" if is_new else "updated", file_path, chunks)
+
+    def _remove(self, file_path: str, report: SyncReport) -> None:
+        with self._leases.hold(file_path):
+            if self._documents.get(file_path) is None or self._files.has(file_path):
+                return  # another process removed it, or uploaded it anew, in the meantime
+            self._writer.remove(file_path)
+        report.removed.append(file_path)
 
 
-def _tell(progress: Progress | None, done: int, total: int, file_path: str) -> None:
-    if progress is not None:
-        progress(done, total, file_path)
+def _is_current(digest: DocumentDigest, raw: bytes) -> bool:
+    return digest.status is DocumentStatus.READY and digest.content_hash == content_hash(raw)

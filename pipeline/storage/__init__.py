@@ -1,18 +1,21 @@
 """Everything that is kept in the SQL database, SQLite or MySQL / MariaDB."""
 
 from knowledge_lookup.pipeline.storage.database import Database
+from knowledge_lookup.pipeline.storage.document_leases import DocumentLeases
 from knowledge_lookup.pipeline.storage.document_repository import (
     DocumentDigest,
     DocumentRecord,
     DocumentRepository,
     DocumentStatus,
 )
+from knowledge_lookup.pipeline.storage.domain_repository import DomainRepository
 from knowledge_lookup.pipeline.storage.errors import (
     DatabaseError,
     DatabaseUnavailableError,
     SchemaNotCurrentError,
     UnstorableValueError,
 )
+from knowledge_lookup.pipeline.storage.index_changes import IndexChange, IndexChanges
 from knowledge_lookup.pipeline.storage.invocation_recorder import BackgroundInvocationRecorder
 from knowledge_lookup.pipeline.storage.invocation_repository import InvocationRepository
 from knowledge_lookup.pipeline.storage.revision import REQUIRED_REVISION
@@ -25,9 +28,13 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailableError",
     "DocumentDigest",
+    "DocumentLeases",
     "DocumentRecord",
     "DocumentRepository",
     "DocumentStatus",
+    "DomainRepository",
+    "IndexChange",
+    "IndexChanges",
     "InvocationRepository",
     "SchemaNotCurrentError",
     "SqlActionMemoryStore",

@@ -13,13 +13,14 @@ from sqlalchemy.exc import IntegrityError
 from knowledge_lookup.pipeline.storage.database import Database
 from knowledge_lookup.pipeline.storage.errors import UnstorableValueError
 from knowledge_lookup.pipeline.storage.failures import is_duplicate_key
+from knowledge_lookup.pipeline.storage.index_changes import append_change
 from knowledge_lookup.pipeline.storage.storable_text import exact_hash, is_storable, storable
 from knowledge_lookup.pipeline.storage.tables import api_document
 
 MAX_METADATA_BYTES = 60_000
 """MySQL's TEXT ends at 65,535 bytes. The limit is the same for SQLite, so that a move can't fail."""
 
-_MAX_LENGTHS = {"file_path": 1024, "title": 512, "category": 255, "content_hash": 64, "embedding_model": 255}
+_MAX_LENGTHS = {"file_path": 1024, "title": 512, "category": 255}
 
 
 class DocumentStatus(StrEnum):
@@ -126,10 +127,7 @@ class DocumentRepository:
         :raises UnstorableValueError: A value is too long or no text that can be stored; nothing was written.
         :raises DatabaseError: The database can't be written.
         """
-        if not is_storable(file_path):
-            raise UnstorableValueError(
-                f"{file_path!a}: the file's name is not valid UTF-8 (or has a NUL); rename the file"
-            )
+        self.check_storable(file_path=file_path, title=title, category=category, metadata=metadata)
         values: dict[str, Any] = {
             "file_path": file_path,
             "title": storable(title),
@@ -137,18 +135,33 @@ class DocumentRepository:
             "content_hash": content_hash,
             "embedding_model": storable(embedding_model),
         }
-        for name, value in values.items():
+        now = datetime.now(UTC)
+        values |= {"metadata": _metadata_json(file_path, metadata), "status": DocumentStatus.PENDING.value}
+        self._database.write(lambda connection: _upsert(connection, values | {"updated_at": now}))
+
+    def check_storable(self, *, file_path: str, title: str, category: str, metadata: Mapping[str, Any]) -> None:
+        """See whether a row could be written, before anything else is.
+
+        :param file_path: Path below the base path.
+        :param title: The document's title.
+        :param category: Its domain.
+        :param metadata: The front matter.
+        :raises UnstorableValueError: A value is too long or no text that can be stored.
+        """
+        _metadata_json(file_path, metadata)
+        if not is_storable(file_path):
+            raise UnstorableValueError(
+                f"{file_path!a}: the file's name is not valid UTF-8 (or has a NUL); rename the file"
+            )
+        for name, value in (("file_path", file_path), ("title", storable(title)), ("category", storable(category))):
             if len(value) > _MAX_LENGTHS[name]:
                 raise UnstorableValueError(
                     f"{file_path}: {name} has {len(value)} characters, at most {_MAX_LENGTHS[name]} can be stored; "
                     "shorten it"
                 )
-        now = datetime.now(UTC)
-        values |= {"metadata": _metadata_json(file_path, metadata), "status": DocumentStatus.PENDING.value}
-        self._database.write(lambda connection: _upsert(connection, values | {"updated_at": now}))
 
     def set_status(self, file_path: str, status: DocumentStatus, *, chunk_count: int | None = None) -> bool:
-        """Write how far a document's indexing got.
+        """Write how far a document's indexing got; other processes learn of a document that became ready.
 
         :param file_path: Its path.
         :param status: The new status.
@@ -160,17 +173,31 @@ class DocumentRepository:
         if chunk_count is not None:
             values["chunk_count"] = chunk_count
         statement = update(api_document).where(_is_path(file_path)).values(values)
-        return self._database.write(lambda connection: connection.execute(statement).rowcount > 0)
+
+        def write(connection: Connection) -> bool:
+            is_there = connection.execute(statement).rowcount > 0
+            if is_there and status is DocumentStatus.READY:
+                append_change(connection, file_path)
+            return is_there
+
+        return self._database.write(write)
 
     def delete(self, file_path: str) -> bool:
-        """Remove a document's row.
+        """Remove a document's row; other processes learn of it.
 
         :param file_path: Its path.
         :returns: Whether there was one.
         :raises DatabaseError: The database can't be written.
         """
         statement = delete(api_document).where(_is_path(file_path))
-        return self._database.write(lambda connection: connection.execute(statement).rowcount > 0)
+
+        def write(connection: Connection) -> bool:
+            was_there = connection.execute(statement).rowcount > 0
+            if was_there:
+                append_change(connection, file_path)
+            return was_there
+
+        return self._database.write(write)
 
     def count(self) -> int:
         """Count the documents.

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, inspect, text
 
-REQUIRED_REVISION = "V010"
+REQUIRED_REVISION = "V011"
 """The newest revision in ``migrations/versions``."""
 
 

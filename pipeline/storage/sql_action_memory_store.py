@@ -226,7 +226,8 @@ def _insert(connection: Connection, row: dict[str, Any]) -> bool:
 
 
 def _last_use(rows: Sequence[Row[Any]]) -> datetime:
-    return max(row.retrieved_at for row in rows)
+    moments: list[datetime] = [row.retrieved_at for row in rows]
+    return max(moments)
 
 
 def _session_key(session_id: str) -> str:

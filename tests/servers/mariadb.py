@@ -81,7 +81,7 @@ def mariadb_server(folder: Path) -> Iterator[MariaDBServer]:
         timeout=_START_SECONDS,
     )
     [port] = free_ports(1)
-    command = [
+    command: list[str | Path] = [
         *(server, "--no-defaults", "--user=root", f"--datadir={data}"),
         *(f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
         *("--bind-address=127.0.0.1", f"--port={port}", "--skip-networking=0"),

@@ -1,5 +1,6 @@
 """A private Milvus standalone server (the ``milvus`` package, version 2.3.5)."""
 
+import importlib
 import importlib.util
 import os
 import urllib.request
@@ -33,8 +34,7 @@ def milvus_server(folder: Path) -> Iterator[str]:
     :returns: A context manager that gives the URI for pymilvus.
     :raises ModuleNotFoundError: The package is missing.
     """
-    import milvus
-
+    milvus = importlib.import_module("milvus")
     names = [name for name in milvus.MilvusServerConfig().configurable_items if name.endswith("_port")]
     *ports, etcd_peer_port, health_port = free_ports(len(names) + 2)
     port_of = dict(zip(names, ports, strict=True))

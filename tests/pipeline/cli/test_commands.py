@@ -9,6 +9,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+import yaml
 from sqlalchemy import create_engine, text
 
 from knowledge_lookup.pipeline.cli import main
@@ -117,6 +118,84 @@ def test_chat_as_json_is_one_object(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("indexed")
+def test_chat_with_a_plan_shows_the_steps_first(run: Run) -> None:
+    code, out, _ = run("chat", "--plan", "ERR_TIMEOUT 怎么处理")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[:3] == [
+        "1. ERR_TIMEOUT 怎么处理",
+        "→ lookup_knowledge(query='ERR_TIMEOUT 怎么处理')",
+        "← PRECISE: knowledge_base/api/payment-errors.md",
+    ]
+    assert "来源：knowledge_base/api/payment-errors.md" in out
+
+
+@pytest.mark.usefixtures("indexed")
+def test_the_map_is_yaml_of_domains_and_documents(run: Run) -> None:
+    _, out, _ = run("map")
+    domains = yaml.safe_load(out)
+    assert [domain["domain_id"] for domain in domains] == ["api", "domain", "infrastructure", "troubleshooting"]
+    assert len(domains[2]["documents"]) == 3
+    assert len(out) < 1000
+    _, out, _ = run("map", "--json")
+    assert json.loads(out)["domains"] == domains
+
+
+def test_documents_are_uploaded_listed_shown_and_deleted(run: Run, tmp_path: Path) -> None:
+    write_documents(tmp_path / "knowledge_base", {"a.md": "# 甲\n\n文本。"})
+    write_documents(tmp_path, {"new.md": document("新文本。", title="新", keywords="[ERR_A]")})
+    run("sync")
+    code, out, _ = run("documents", "upload", "new.md", "--category", "ops", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "file": "ops/new.md",
+        "action": "added",
+        "title": "新",
+        "domain": "ops",
+        "chunks": 1,
+        "warnings": [],
+    }
+    _, out, _ = run("documents", "list", "--json")
+    assert [(row["file"], row["domain"], row["status"]) for row in json.loads(out)["documents"]] == [
+        ("a.md", "general", "ready"),
+        ("ops/new.md", "ops", "ready"),
+    ]
+    _, out, _ = run("documents", "show", "ops/new.md", "--json")
+    assert json.loads(out)["metadata"]["keywords"] == ["ERR_A"]
+    assert run("documents", "delete", "ops/new.md")[:2] == (0, "deleted ops/new.md\n")
+    code, _, err = run("documents", "delete", "ops/new.md")
+    assert code == 1
+    assert err.startswith("error: there is no document 'ops/new.md'")
+    code, _, err = run("documents", "upload", "new.md", "--category", "../out")
+    assert code == 1
+    assert "begins with a dot" in err
+
+
+def test_a_folder_is_imported_and_what_is_skipped_reported(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "knowledge_base").mkdir()
+    source = write_documents(tmp_path / "import", {"x/a.md": "# 甲\n\n文本。"})
+    (source / "bad.md").write_bytes(b"\x00\x01")
+    code, out, _ = run("documents", "import", "import", "--category-from-folder", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["added"] == ["x/a.md"]
+    assert [skipped["file"] for skipped in report["skipped"]] == ["bad.md"]
+
+
+def test_the_doctor_names_differences_mends_them_and_tells_by_exit_code(run: Run, tmp_path: Path) -> None:
+    base = write_documents(tmp_path / "knowledge_base", {"a.md": "# 甲\n\n文本。"})
+    run("sync")
+    assert run("doctor")[0] == 0
+    (base / "a.md").write_text("# 甲\n\n新文本。", encoding="utf-8")
+    code, out, _ = run("doctor", "--json")
+    assert code == 1
+    assert json.loads(out)["differences"] == [
+        {"file": "a.md", "place": "file", "message": "changed since it was indexed"}
+    ]
+    assert run("doctor", "--fix")[0] == 0
+
+
+@pytest.mark.usefixtures("indexed")
 def test_an_interactive_chat_goes_on_until_exit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter(["ERR_TIMEOUT 怎么处理", "", "Flyway 怎么用", "exit", "never read"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(typed))
@@ -162,7 +241,7 @@ def test_init_creates_settings_documents_and_database_and_overwrites_nothing(run
     assert "kept knowledge-lookup.yml" in out
     assert mine.read_text(encoding="utf-8") == "mine"
     code, out, _ = run("migrate")
-    assert (code, out) == (0, "the database is at V010 already\n")
+    assert (code, out) == (0, "the database is at V011 already\n")
 
 
 @pytest.mark.mariadb
@@ -175,7 +254,7 @@ def test_a_server_whose_schema_is_old_is_migrated_by_command_only(
     assert "knowledge-lookup migrate" in err
     assert err.count("\n") == 1
     code, out, _ = run("migrate")
-    assert (code, out) == (0, "the database went from empty to V010\n")
+    assert (code, out) == (0, "the database went from empty to V011\n")
     with create_engine(mariadb_database).connect() as connection:
         assert connection.execute(text("SELECT COUNT(*) FROM tool_invocation")).scalar_one() == 0
 

@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import make_url
 
 from knowledge_lookup.pipeline.storage import Database
+from knowledge_lookup.pipeline.storage.tables import metadata
 from tests.servers.mariadb import MariaDBServer
 
-TABLES = ("alembic_version", "api_document", "knowledge_domain", "retrieved_document", "tool_invocation")
+TABLES = ("alembic_version", *(table.name for table in metadata.sorted_tables))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 """The database connection: settings, migrations that take turns, failures, lock conflicts, forked processes."""
 
 import os
-import subprocess
-import sys
+import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,7 +70,7 @@ def test_nothing_is_opened_or_made_before_the_first_use(tmp_path: Path) -> None:
 
     database.ensure_current()
     assert (tmp_path / "deep" / "data" / "knowledge-lookup.db").is_file()
-    assert database.current_revision() == "V010"
+    assert database.current_revision() == "V011"
     database.close()
 
 
@@ -84,6 +84,20 @@ def test_the_embedded_database_lets_readers_and_a_writer_work_side_by_side(tmp_p
         assert scalar(database, "SELECT COUNT(*) FROM sqlite_master WHERE name = 't'") == 0
         writer.commit()
     assert scalar(database, "SELECT COUNT(*) FROM sqlite_master WHERE name = 't'") == 1
+    database.close()
+
+
+def test_opening_a_new_file_waits_for_whoever_is_writing_its_first_tables(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "knowledge-lookup.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE words (word INTEGER)")
+    timer = threading.Timer(0.3, other.execute, args=("COMMIT",))
+    timer.start()
+    database = Database(None, data_dir=tmp_path)
+    assert scalar(database, "PRAGMA journal_mode") == "wal"
+    assert scalar(database, "SELECT COUNT(*) FROM words") == 0
+    timer.join()
+    other.close()
     database.close()
 
 
@@ -105,7 +119,7 @@ def test_an_old_embedded_database_migrates_itself(tmp_path: Path) -> None:
     database = Database(None, data_dir=tmp_path)
     database.upgrade("V003")
     database.ensure_current()
-    assert database.current_revision() == "V010"
+    assert database.current_revision() == "V011"
     database.close()
 
 
@@ -113,12 +127,12 @@ def test_an_old_embedded_database_migrates_itself(tmp_path: Path) -> None:
 def test_a_server_is_not_migrated_by_a_start_but_the_command_is_named(mariadb_database: str) -> None:
     database = Database(mariadb_database, data_dir=Path())
     with pytest.raises(
-        SchemaNotCurrentError, match="has no tables yet and V010 is needed: run `knowledge-lookup migrate`"
+        SchemaNotCurrentError, match="has no tables yet and V011 is needed: run `knowledge-lookup migrate`"
     ):
         database.ensure_current()
     database.upgrade("V005")
     with pytest.raises(
-        SchemaNotCurrentError, match="is at schema revision V005 and V010 is needed: run `knowledge-lookup migrate`"
+        SchemaNotCurrentError, match="is at schema revision V005 and V011 is needed: run `knowledge-lookup migrate`"
     ):
         database.ensure_current()
     assert database.current_revision() == "V005"
@@ -130,7 +144,7 @@ def test_a_server_is_not_migrated_by_a_start_but_the_command_is_named(mariadb_da
 def test_a_database_of_a_newer_version_is_left_alone(database: Database) -> None:
     execute(database, "UPDATE alembic_version SET version_num = 'V999'")
     for action in (database.ensure_current, database.upgrade, lambda: database.downgrade("base")):
-        with pytest.raises(SchemaNotCurrentError, match=r"V999, which this version doesn't know \(it needs V010\)"):
+        with pytest.raises(SchemaNotCurrentError, match=r"V999, which this version doesn't know \(it needs V011\)"):
             action()
     assert scalar(database, "SELECT COUNT(*) FROM api_document") == 0
 
@@ -141,41 +155,25 @@ def test_a_revision_that_does_not_exist_is_one_line_of_error(database: Database)
     assert "\n" not in str(caught.value)
 
 
-MIGRATE = """
-import sys
-from pathlib import Path
-from knowledge_lookup.pipeline.storage import Database
-database = Database(sys.argv[1] or None, data_dir=Path(sys.argv[2]))
-print("ready", flush=True)
-sys.stdin.readline()
-database.upgrade()
-print(database.current_revision())
-"""
-
-
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb)])
-def test_processes_that_migrate_at_once_take_turns_and_all_succeed(
+def test_those_who_migrate_at_once_take_turns_and_all_succeed(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    url = request.getfixturevalue("mariadb_database") if kind == "mariadb" else ""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", MIGRATE, url, str(tmp_path / "data")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    assert [(process.communicate(timeout=60)[0], process.returncode) for process in processes] == [("V010\n", 0)] * 2
+    # Threads stand for processes here: turns are taken by the connections.
+    url = request.getfixturevalue("mariadb_database") if kind == "mariadb" else None
+    start = threading.Barrier(4)
+
+    def migrate(_: int) -> str | None:
+        database = Database(url, data_dir=tmp_path / "data")
+        start.wait(10)
+        database.upgrade()
+        try:
+            return database.current_revision()
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(migrate, range(4))) == ["V011"] * 4
 
 
 def test_a_server_that_does_not_answer_is_unavailable_within_seconds() -> None:

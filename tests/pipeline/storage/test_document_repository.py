@@ -244,7 +244,7 @@ def test_any_front_matter_comes_back_unchanged(documents: DocumentRepository, me
 def test_a_row_that_another_process_inserts_in_between_is_updated(mariadb_with_tables: Database) -> None:
     database = mariadb_with_tables
     other = DocumentRepository(Database(database.engine.url.render_as_string(hide_password=False), data_dir=Path()))
-    inserted = []
+    inserted: list[str] = []
 
     def read_committed(connection: Any, _record: object) -> None:
         connection.cursor().execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -44,7 +44,7 @@ def queries(database: Database) -> list[str]:
 class ScriptedRepository(InvocationRepository):
     """Stands before a real repository and does first what the script says for each call."""
 
-    def __init__(self, database: Database, script: Sequence[Callable[[], None]]) -> None:
+    def __init__(self, database: Database, script: Sequence[Callable[[], object]]) -> None:
         super().__init__(database)
         self.script = list(script)
         self.calls = 0
@@ -165,7 +165,7 @@ def test_a_database_that_hangs_delays_nobody(tmp_path: Path) -> None:
     release = threading.Event()
     database = Database(None, data_dir=tmp_path)
     database.ensure_current()
-    recorder = BackgroundInvocationRecorder(ScriptedRepository(database, [lambda: release.wait(30) and None]))
+    recorder = BackgroundInvocationRecorder(ScriptedRepository(database, [lambda: release.wait(30)]))
     started = time.monotonic()
     for number in range(500):
         recorder.record(invocation(f"{number}"))
@@ -199,7 +199,7 @@ def test_a_write_that_ends_after_closing_ends_the_thread_in_peace(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = threading.Event()
-    recorder = BackgroundInvocationRecorder(ScriptedRepository(database, [lambda: release.wait(30) and None]))
+    recorder = BackgroundInvocationRecorder(ScriptedRepository(database, [lambda: release.wait(30)]))
     recorder.record(invocation("a"))
     recorder.close(0.1)
     assert recorder.dropped == 1
@@ -216,7 +216,7 @@ def test_a_full_queue_drops_the_newest_warns_once_and_counts(tmp_path: Path, cap
     release = threading.Event()
     database = Database(None, data_dir=tmp_path)
     database.ensure_current()
-    repository = ScriptedRepository(database, [lambda: release.wait(30) and None])
+    repository = ScriptedRepository(database, [lambda: release.wait(30)])
     recorder = BackgroundInvocationRecorder(repository, max_pending=10)
     for number in range(15):
         recorder.record(invocation(f"{number:02}"))
@@ -296,7 +296,7 @@ def test_a_queue_without_room_is_refused(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_records_with_a_thread_of_its_own_and_nothing_twice(database: Database) -> None:
     release = threading.Event()
-    repository = ScriptedRepository(database, [lambda: release.wait(30) and None])
+    repository = ScriptedRepository(database, [lambda: release.wait(30)])
     recorder = BackgroundInvocationRecorder(repository)
     recorder.record(invocation("parent before"))
     child = os.fork()

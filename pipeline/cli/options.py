@@ -1,0 +1,48 @@
+"""What several commands share: options, and opening the pipeline that they are about."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from knowledge_lookup.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+SessionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        help="Session whose memory applies; kept in the database, so that the next command goes on with it.",
+    ),
+]
+
+
+def load_settings(context: typer.Context, *, session: str | None = None) -> Settings:
+    """Load the settings that ``--config`` names.
+
+    :param context: The command's context.
+    :param session: The session that ``--session`` names.
+    :returns: The settings; with a session its memory is in the database, since each command is its own process.
+    :raises SettingsError: If the settings aren't valid.
+    """
+    config: Path | None = context.obj
+    settings = Settings.load(config)
+    if session is None:
+        return settings
+    return settings.model_copy(update={"session": settings.session.model_copy(update={"backend": "database"})})
+
+
+def open_pipeline(context: typer.Context, *, session: str | None = None) -> "KnowledgePipeline":
+    """Build the pipeline of the settings.
+
+    :param context: The command's context.
+    :param session: The session that ``--session`` names.
+    :returns: The pipeline, to be closed by the command.
+    :raises SettingsError: If the settings aren't valid.
+    """
+    from knowledge_lookup.pipeline import KnowledgePipeline
+
+    return KnowledgePipeline.from_settings(load_settings(context, session=session))

@@ -134,7 +134,6 @@ class PlanAndExecute(Workflow):
             return StopEvent(result=first.answer)
         answer = await self._composed(ev.question, ev.results)
         await ev.memory.aput(ChatMessage(role=MessageRole.USER, content=ev.question))
-        await ev.memory.aput(ChatMessage(role=MessageRole.ASSISTANT, content=answer))
         return StopEvent(result=answer)
 
     async def _carried_out(self, ctx: Context, plan_step: PlanStep, memory: BaseMemory) -> StepResult:
@@ -146,7 +145,7 @@ class PlanAndExecute(Workflow):
             return StepResult(plan_step, str(await handler).strip())
         except asyncio.CancelledError:
             # The executor's run has tasks of its own, which would go on.
-            pass
+            await handler.cancel_run()
             raise
         except Exception as error:
             result = StepResult(plan_step, "", error)

@@ -537,6 +537,14 @@ def test_a_path_below_the_home_folder_is_taken_as_such(tmp_path: Path) -> None:
     assert not (tmp_path / "~").exists()
 
 
+def test_a_flush_makes_the_indexed_file_of_what_was_written(lite: Place) -> None:
+    store = lite.store("chunks")
+    store.upsert([chunk("a.md")])
+    assert list(Path(lite.uri).rglob("*.parquet")) == []
+    store.flush()
+    assert len(list(Path(lite.uri).rglob("*.parquet"))) == 1
+
+
 def test_a_collection_that_somebody_released_is_loaded_again(lite: Place) -> None:
     store = lite.store("chunks")
     store.upsert([chunk("a.md")])

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from llama_index.core.schema import NodeWithScore
 
@@ -28,6 +30,22 @@ logger = logging.getLogger(__name__)
 
 DOC_ALREADY_RETRIEVED = "DOC_ALREADY_RETRIEVED"
 PARTIALLY_FILTERED = "PARTIALLY_FILTERED"
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPreview:
+    """What a look-up would deliver.
+
+    :param ranked: Documents in order of rank: keyword matches, then those of the nearest passages.
+    :param delivered: Documents whose text would be delivered.
+    :param level: The level; None when nothing would be found.
+    :param latency_ms: Milliseconds that it took.
+    """
+
+    ranked: tuple[str, ...]
+    delivered: tuple[str, ...]
+    level: RelevanceLevel | None
+    latency_ms: float
 
 
 class KnowledgeLookup:
@@ -107,6 +125,30 @@ class KnowledgeLookup:
         except Exception as error:
             self._journal.failed(call, error)
             raise
+
+    def preview(self, query: str, *, most_documents: int) -> "LookupPreview":
+        """Find out what a look-up without a session would deliver; nothing is claimed, logged or recorded.
+
+        :param query: Keywords or a question.
+        :param most_documents: Length of the ranking.
+        :returns: Ranking, delivery and level.
+        :raises KnowledgeLookupError: If semantic search is needed and can't be used.
+        """
+        started = time.perf_counter()
+        retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query))
+        delivery = assemble(retrieval.nodes, source_of=self.source_of, messages=self._messages)
+        latency_ms = (time.perf_counter() - started) * 1000.0
+        deep = retrieval
+        if retrieval.l1_ms is not None:
+            # Several passages may belong to one document: a ranking of documents needs more of them.
+            deep = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query, similarity_top_k=4 * most_documents))
+        ranked = list(dict.fromkeys(path_of(scored) for scored in deep.nodes))
+        return LookupPreview(
+            ranked=tuple(ranked[:most_documents]),
+            delivered=tuple(file_path for _, file_path in delivery.documents),
+            level=relevance_level_of(retrieval.nodes),
+            latency_ms=latency_ms,
+        )
 
     def source_of(self, file_path: str) -> str:
         """Make the source that is shown for a document.

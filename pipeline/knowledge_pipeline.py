@@ -1,7 +1,7 @@
 """The composition root: everything is built here, from settings, and nowhere else."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,7 @@ from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
 from knowledge_lookup.pipeline.doctor import Difference, Doctor
 from knowledge_lookup.pipeline.domains import KnowledgeDomainService
 from knowledge_lookup.pipeline.errors import ConfigurationError, KnowledgeBaseError
+from knowledge_lookup.pipeline.evaluation import EvaluationReport, LabelledQuery, evaluate
 from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
 from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
 from knowledge_lookup.pipeline.ingestion.document_service import DocumentService, UploadResult
@@ -252,6 +253,16 @@ class KnowledgePipeline:
             raise ValueError(f"top_k must be at least 1, got {top_k}")
         nodes = self.vector_retriever.retrieve(ScopedQueryBundle(query, similarity_top_k=top_k))
         return self.relevance.postprocess_nodes(nodes)
+
+    def evaluate(self, queries: Sequence[LabelledQuery], *, progress: Progress | None = None) -> EvaluationReport:
+        """Measure the look-up with labelled queries; nothing is remembered or recorded.
+
+        :param queries: The labelled queries, at least one.
+        :param progress: Called with the number of queries done, their total, and the next query.
+        :returns: The outcomes and their figures.
+        :raises KnowledgeLookupError: If semantic search is needed and can't be used.
+        """
+        return evaluate(self._knowledge_lookup, queries, progress=progress)
 
     def lookup_tool(self, session_id: str | None = None) -> FunctionTool:
         """Make the ``lookup_knowledge`` tool for a LlamaIndex agent.

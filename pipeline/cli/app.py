@@ -167,6 +167,28 @@ def knowledge_map(
 
 
 @app.command()
+def evaluate(
+    context: typer.Context,
+    queries: Annotated[
+        Path, typer.Option("--queries", help='JSONL: {"query": ..., "gold": [paths], "kind": ...} a line.')
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the knowledge base with labelled queries; an empty "gold" says that there is no answer."""
+    from knowledge_lookup.pipeline.evaluation import read_queries
+
+    labelled = read_queries(queries)
+    with open_pipeline(context) as pipeline:
+        _index_if_needed(pipeline)
+        with rendering.progress_bar("evaluating") as progress:
+            report = pipeline.evaluate(labelled, progress=progress)
+    if as_json:
+        rendering.json_object(report.to_dict())
+    else:
+        rendering.evaluation(report)
+
+
+@app.command()
 def doctor(
     context: typer.Context,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what differs, from the files.")] = False,

@@ -134,6 +134,7 @@ class PlanAndExecute(Workflow):
             return StopEvent(result=first.answer)
         answer = await self._composed(ev.question, ev.results)
         await ev.memory.aput(ChatMessage(role=MessageRole.USER, content=ev.question))
+        await ev.memory.aput(ChatMessage(role=MessageRole.ASSISTANT, content=answer))
         return StopEvent(result=answer)
 
     async def _carried_out(self, ctx: Context, plan_step: PlanStep, memory: BaseMemory) -> StepResult:

@@ -1,7 +1,6 @@
 """Queries with the documents that answer them, one JSON object a line."""
 
 import json
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

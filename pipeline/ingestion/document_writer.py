@@ -7,8 +7,8 @@ without a row), and the next sync does that document again from its file. Remova
 """
 
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import MetadataMode, TextNode
@@ -16,10 +16,17 @@ from llama_index.core.schema import MetadataMode, TextNode
 from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
 from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
 from knowledge_lookup.pipeline.ingestion.source_document import SourceDocument
-from knowledge_lookup.pipeline.storage import DocumentRecord, DocumentRepository, DocumentStatus
+from knowledge_lookup.pipeline.storage import (
+    DocumentRecord,
+    DocumentRepository,
+    DocumentStatus,
+    UnstorableValueError,
+)
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.unit_vector import embedding_errors, unit_vector
+
+_GENERATED = ("covers", "whenToRetrieve")
 
 
 class RefreshesDomains(Protocol):
@@ -97,19 +104,7 @@ class DocumentWriter:
         :raises DatabaseError: If the database can't be used.
         """
         before = self._documents.get(document.file_path)
-        fields = self._fields.generate(document)
-        self._documents.ensure_pending(
-            file_path=document.file_path,
-            title=document.title,
-            category=document.domain,
-            content_hash=document.content_hash,
-            embedding_model=self.embedding_model,
-            metadata={
-                **document.metadata,
-                "covers": list(fields.covers),
-                "whenToRetrieve": fields.when_to_retrieve,
-            },
-        )
+        self._write_pending(document, self._generated_fields(document, before))
         nodes = self._chunker.chunk(document, embedding_model=self.embedding_model)
         self._embed(nodes)
         self._documents.set_status(document.file_path, DocumentStatus.INDEXING)
@@ -147,6 +142,29 @@ class DocumentWriter:
             self._chunk_store.flush()
             self._domains.refresh(sorted(touched))
         self._domains.ensure_all()
+
+    def _generated_fields(self, document: SourceDocument, before: DocumentRecord | None) -> dict[str, Any]:
+        if before is not None and before.content_hash == document.content_hash:
+            # The same text, embedded anew: a language model need not be asked again.
+            return {key: before.metadata[key] for key in _GENERATED if key in before.metadata}
+        return self._fields.generate(document).to_metadata()
+
+    def _write_pending(self, document: SourceDocument, generated: dict[str, Any]) -> None:
+        def write(metadata: Mapping[str, Any]) -> None:
+            self._documents.ensure_pending(
+                file_path=document.file_path,
+                title=document.title,
+                category=document.domain,
+                content_hash=document.content_hash,
+                embedding_model=self.embedding_model,
+                metadata=metadata,
+            )
+
+        try:
+            write({**document.metadata, **generated})
+        except UnstorableValueError:
+            # What was generated may be a little too much for a front matter that just fits.
+            write(document.metadata)
 
     def _touch(self, *domains: str) -> None:
         with self._lock:

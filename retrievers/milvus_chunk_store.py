@@ -64,6 +64,8 @@ class MilvusChunkStore:
     def from_vector_store(cls, vector_store: MilvusVectorStore, *, timeout: float = 2.0) -> "MilvusChunkStore":
         """Take a ``MilvusVectorStore`` that an application already has.
 
+        What this class calls a document's file path is then LlamaIndex's id of the document (``ref_doc_id``).
+
         :param vector_store: A store with the metric L2.
         :param timeout: Seconds that a search may take, above 0.
         :returns: A chunk store on the same client and collection.

@@ -20,7 +20,7 @@ from knowledge_lookup.pipeline.storage.tables import api_document
 MAX_METADATA_BYTES = 60_000
 """MySQL's TEXT ends at 65,535 bytes. The limit is the same for SQLite, so that a move can't fail."""
 
-_MAX_LENGTHS = {"file_path": 1024, "title": 512, "category": 255}
+_MAX_LENGTHS = {"file_path": 1024, "title": 512, "category": 255, "embedding_model": 255}
 
 
 class DocumentStatus(StrEnum):
@@ -135,6 +135,7 @@ class DocumentRepository:
             "content_hash": content_hash,
             "embedding_model": storable(embedding_model),
         }
+        _check_length(file_path, "embedding_model", values["embedding_model"])
         now = datetime.now(UTC)
         values |= {"metadata": _metadata_json(file_path, metadata), "status": DocumentStatus.PENDING.value}
         self._database.write(lambda connection: _upsert(connection, values | {"updated_at": now}))
@@ -154,11 +155,7 @@ class DocumentRepository:
                 f"{file_path!a}: the file's name is not valid UTF-8 (or has a NUL); rename the file"
             )
         for name, value in (("file_path", file_path), ("title", storable(title)), ("category", storable(category))):
-            if len(value) > _MAX_LENGTHS[name]:
-                raise UnstorableValueError(
-                    f"{file_path}: {name} has {len(value)} characters, at most {_MAX_LENGTHS[name]} can be stored; "
-                    "shorten it"
-                )
+            _check_length(file_path, name, value)
 
     def set_status(self, file_path: str, status: DocumentStatus, *, chunk_count: int | None = None) -> bool:
         """Write how far a document's indexing got; other processes learn of a document that became ready.
@@ -240,6 +237,13 @@ class DocumentRepository:
             query = query.where(api_document.c.category == category)
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return [_record(row) for row in rows]
+
+
+def _check_length(file_path: str, name: str, value: str) -> None:
+    if len(value) > _MAX_LENGTHS[name]:
+        raise UnstorableValueError(
+            f"{file_path}: {name} has {len(value)} characters, at most {_MAX_LENGTHS[name]} can be stored; shorten it"
+        )
 
 
 def _is_path(file_path: str) -> Any:

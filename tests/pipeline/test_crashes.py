@@ -31,7 +31,9 @@ DELETE_STEPS = [
     ("row deleted", 1, "after"),
     ("finished", 1, "before"),
 ]
-STEPS = {"upload": WRITE_STEPS, "replace": WRITE_STEPS, "import": WRITE_STEPS, "delete": DELETE_STEPS}
+# A new document and an imported one take the way of a replaced one: the steps that differ are enough.
+NEW_STEPS = [WRITE_STEPS[1], WRITE_STEPS[2], WRITE_STEPS[4], WRITE_STEPS[6]]
+STEPS = {"upload": NEW_STEPS, "replace": WRITE_STEPS, "import": NEW_STEPS, "delete": DELETE_STEPS}
 
 
 def cases(*writes: str) -> list[dict[str, Any]]:
@@ -81,7 +83,14 @@ def test_a_killed_write_is_mended_by_one_sync(tmp_path: Path, write: str) -> Non
 def test_a_killed_write_is_mended_by_one_sync_on_servers(
     tmp_path: Path, mariadb_server: MariaDBServer, milvus_server_uri: str
 ) -> None:
-    some = [case for case in cases("replace", "delete") if case["when"] == "after"]
+    # Opening and dropping collections on a server takes seconds: those steps that leave the stores apart.
+    steps = {
+        ("replace", "row pending"),
+        ("replace", "chunks written"),
+        ("delete", "file deleted"),
+        ("delete", "row deleted"),
+    }
+    some = [c for c in cases("replace", "delete") if c["when"] == "after" and (c["write"], c["step"]) in steps]
     url = f"mysql+pymysql://root@127.0.0.1:{mariadb_server.port}"
     settings = {"milvus": {"uri": milvus_server_uri}, "database": {"server_url": url}}
     assert_mended(run(tmp_path, some, settings), len(some))

@@ -19,7 +19,7 @@ from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 # The documented tree with its defaults.
 DEFAULTS = """
-knowledge: {base-path: knowledge_base/}
+knowledge: {base-path: knowledge_base/, max-file-bytes: 2000000}
 data-dir: .knowledge-lookup/
 database: {url: null}
 milvus: {uri: null, token: "", collection: knowledge_chunks, consistency-level: Session, timeout-seconds: 2}
@@ -36,6 +36,7 @@ session: {backend: memory, ttl-seconds: 3600, max-sessions: 10000}
 # One acceptable value for every key, other than its default.
 OTHER_VALUES = {
     "knowledge.base-path": "docs",
+    "knowledge.max-file-bytes": "1000",
     "data-dir": "state",
     "database.url": "sqlite:///other.db",
     "milvus.uri": "http://localhost:19530",

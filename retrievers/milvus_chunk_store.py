@@ -16,6 +16,7 @@ from knowledge_lookup.retrievers.errors import VectorStoreError
 from knowledge_lookup.retrievers.milvus_collection import MilvusCollection
 from knowledge_lookup.retrievers.milvus_collection_check import METRIC
 from knowledge_lookup.retrievers.milvus_expression import all_of, is_in, is_not_in, string_literal
+from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite
 from knowledge_lookup.retrievers.milvus_rows import DOCUMENT_FIELD, ID_FIELD, NODE_FIELDS, row_of, scored_node
 
 _MOST_HITS = 16_384
@@ -196,7 +197,9 @@ class MilvusChunkStore:
         self._delete(f"{DOCUMENT_FIELD} == {string_literal(file_path)} and {keys.CHUNK_INDEX} >= {first_index}")
 
     def flush(self) -> None:
-        """Make what was written searchable by index; without it Milvus Lite searches by brute force.
+        """Have Milvus Lite search by index what was written; without it the search is by brute force.
+
+        A server does so by itself, and limits how often it lets a client ask for it: there nothing is done.
 
         :raises VectorStoreUnavailableError: If Milvus doesn't answer.
         """
@@ -204,7 +207,8 @@ class MilvusChunkStore:
         def flush(vector_store: MilvusVectorStore) -> None:
             vector_store.client.flush(self._collection.name, timeout=self._collection.slow_timeout)
 
-        self._collection.run("flushed", flush)
+        if is_milvus_lite(self._collection.uri):
+            self._collection.run("flushed", flush)
 
     def drop(self) -> None:
         """Delete the whole collection, whatever model or metric it was built with.

@@ -82,12 +82,13 @@ def run_case(
     case: dict[str, Any], folder: Path, overrides: dict[str, Any], clean_builds: dict[str, Any]
 ) -> dict[str, Any]:
     """Kill one write, sync, and tell what is left to complain about."""
-    (folder / "docs/api").mkdir(parents=True)
-    (folder / "docs/redis.md").write_text(OTHER, encoding="utf-8")
-    if case["write"] != "upload":
-        (folder / "docs/api/errors.md").write_text(OLD, encoding="utf-8")
     settings = settings_for(folder, overrides)
-    in_child(lambda: index(settings))
+    folder.mkdir(parents=True)
+    template = folder.parent / ("one document" if case["write"] == "upload" else "two documents")
+    if not template.exists() or overrides:
+        write_documents(template, with_errors=case["write"] != "upload")
+        in_child(lambda: index(settings if overrides else settings_for(template, {}), template))
+    shutil.copytree(template, folder, dirs_exist_ok=True)
     status = in_child(lambda: killed_write(case, folder, settings))
     mended = answer_of_child(lambda: sync_and_look(settings), folder / "mended.json")
     files = str({str(path.relative_to(folder)): path.read_text() for path in sorted((folder / "docs").rglob("*.md"))})
@@ -147,9 +148,18 @@ def migrate(url: str) -> None:
     in_child(upgrade)
 
 
-def index(settings: Settings) -> None:
-    """Index what is there before the write."""
-    with KnowledgePipeline.from_settings(settings) as pipeline:
+def write_documents(folder: Path, *, with_errors: bool) -> None:
+    """Write what is there before the killed write."""
+    (folder / "docs/api").mkdir(parents=True, exist_ok=True)
+    (folder / "docs/redis.md").write_text(OTHER, encoding="utf-8")
+    if with_errors:
+        (folder / "docs/api/errors.md").write_text(OLD, encoding="utf-8")
+
+
+def index(settings: Settings, folder: Path) -> None:
+    """Index what is there before the killed write."""
+    knowledge = settings.knowledge.model_copy(update={"base_path": folder / "docs"})
+    with KnowledgePipeline.from_settings(settings.model_copy(update={"knowledge": knowledge})) as pipeline:
         pipeline.sync()
 
 
@@ -179,8 +189,7 @@ def killed_write(case: dict[str, Any], folder: Path, settings: Settings) -> None
 def sync_and_look(settings: Settings) -> dict[str, Any]:
     """Sync once, then examine and look everything up."""
     with KnowledgePipeline.from_settings(settings) as pipeline:
-        if not pipeline.database.is_sqlite:
-            pipeline.sync()
+        pipeline.sync()
         differences = [str(difference) for difference in pipeline.examine()]
         answers = [json.loads(pipeline.lookup(query).to_json()) for query in QUERIES]
     return {"differences": differences, "answers": answers}

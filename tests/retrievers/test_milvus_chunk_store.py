@@ -685,7 +685,6 @@ def uses_of(store: MilvusChunkStore) -> list[Callable[[], Any]]:
         store.documents,
         lambda: store.upsert([chunk("a.md")]),
         lambda: store.delete_documents(["a.md"]),
-        store.flush,
     ]
 
 

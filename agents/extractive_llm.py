@@ -27,6 +27,7 @@ from llama_index.core.llms import CustomLLM
 from pydantic import ValidationError
 
 from knowledge_lookup.agents.lookup_result import LookupResult
+from knowledge_lookup.agents.messages import MESSAGES
 from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.retrievers.markdown_sections import split_sections
@@ -38,6 +39,7 @@ _CONTEXT_WINDOW = 1_000_000
 _OBSERVATION = re.compile(r"^Observation: (\{.*\})\s*$", re.MULTILINE)
 _TOOL_NAME = re.compile(r"^> Tool Name: (\S+)$", re.MULTILINE)
 _LOOKUP_TOOL = "lookup_knowledge"
+_OBSERVATION_PREFIX = "Observation:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class _Sentences:
     quote_reference: str
     sources: str
     not_found: str
+    failed: str
     no_tool: str
     disclaimer: str
 
@@ -60,6 +63,7 @@ _SENTENCES: dict[Locale, _Sentences] = {
         quote_reference="没有找到完全对应的文档，以下内容仅供参考：",
         sources="来源：",
         not_found="知识库中没有找到与该问题相关的内容。",
+        failed="知识库检索失败，无法作答：",
         no_tool="没有可用的知识库检索工具，无法作答。",
         disclaimer="（内置摘录应答器：不是语言模型，以上为知识库原文摘录。）",
     ),
@@ -70,6 +74,7 @@ _SENTENCES: dict[Locale, _Sentences] = {
         quote_reference="No document matches exactly; this is related material:",
         sources="Sources:",
         not_found="The knowledge base holds nothing relevant to this question.",
+        failed="The look-up failed, so no answer can be given: ",
         no_tool="There is no tool to look up the knowledge base, so no answer can be given.",
         disclaimer="(Embedded extractive responder, no language model: quoted from the knowledge base.)",
     ),
@@ -163,6 +168,11 @@ class ExtractiveLLM(CustomLLM):
         if observed:
             earlier = [result for text in texts[:question_at] for result in _results_in(text)]
             return f"Thought: {sentences.answering}\nAnswer: {self._answer(texts[question_at], observed, earlier)}"
+        failures = [text for text in texts[question_at + 1 :] if text.startswith(_OBSERVATION_PREFIX)]
+        if failures and question_at >= 0:
+            reason = failures[-1].removeprefix(_OBSERVATION_PREFIX).strip()
+            answer = f"{sentences.failed}{reason}\n{sentences.disclaimer}"
+            return f"Thought: {sentences.answering}\nAnswer: {answer}"
         tool = _lookup_tool(texts)
         if tool is None or question_at < 0:
             return f"Thought: {sentences.answering}\nAnswer: {sentences.no_tool}\n{sentences.disclaimer}"
@@ -172,7 +182,7 @@ class ExtractiveLLM(CustomLLM):
     def _answer(self, question: str, observed: list[LookupResult], earlier: list[LookupResult]) -> str:
         sentences = _SENTENCES[self.locale]
         found = [result for result in observed if result.found]
-        if not found and observed[-1].message and observed[-1].retrieved_domains_this_session:
+        if not found and _is_already_retrieved(observed[-1], self.locale):
             # The session already has what the question is about: it stands further up.
             found = [result for result in earlier if result.found][-1:]
         if not found:
@@ -244,7 +254,7 @@ def _features(text: str) -> set[str]:
 def _last_question(messages: Sequence[ChatMessage], texts: Sequence[str]) -> int:
     for position in range(len(messages) - 1, -1, -1):
         is_user = messages[position].role == MessageRole.USER
-        if is_user and not texts[position].startswith("Observation:"):
+        if is_user and not texts[position].startswith(_OBSERVATION_PREFIX):
             return position
     return -1
 
@@ -257,6 +267,11 @@ def _results_in(text: str) -> list[LookupResult]:
         except ValidationError:
             continue  # the observation of another tool
     return results
+
+
+def _is_already_retrieved(result: LookupResult, locale: Locale) -> bool:
+    beginning = MESSAGES[locale].already_retrieved.partition("{")[0]
+    return result.message is not None and result.message.startswith(beginning)
 
 
 def _lookup_tool(texts: Sequence[str]) -> str | None:

@@ -159,7 +159,7 @@ class KnowledgeLookup:
         return f"{self._source_root}/{file_path}" if self._source_root else file_path
 
     def _begin(self, query: str, session_id: str | None) -> LookupCall:
-        call = LookupCall(query, current_session_id(self.memory) if session_id is None else session_id)
+        call = LookupCall(query, current_session_id(self.memory) if session_id is None else str(session_id))
         self._journal.received(call)
         return call
 

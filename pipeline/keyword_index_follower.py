@@ -4,6 +4,7 @@ import logging
 import threading
 from datetime import UTC, datetime, timedelta
 
+from knowledge_lookup.pipeline.ingestion.source_document import has_own_title
 from knowledge_lookup.pipeline.storage import (
     DatabaseError,
     DocumentRecord,
@@ -104,4 +105,5 @@ def keyword_entry(record: DocumentRecord) -> KeywordEntry:
     :returns: The entry.
     """
     keywords = tuple(str(keyword) for keyword in record.metadata.get("keywords") or ())
-    return KeywordEntry(record.file_path, record.title, record.category, keywords)
+    has_title = has_own_title(record.file_path, record.title, record.metadata)
+    return KeywordEntry(record.file_path, record.title, record.category, keywords, has_title)

@@ -105,9 +105,14 @@ class KnowledgePipeline:
         self.close()
 
     def close(self) -> None:
-        """Write the records, close the database and release Milvus Lite. Closing twice does no harm."""
+        """Write the records, close the database and release Milvus Lite.
+
+        Closing twice does no harm; a pipeline that is used again afterwards opens anew what it needs.
+        """
         with self._lock:
             closers, self._closers = self._closers, []
+            for name in [name for name in vars(self) if isinstance(vars(type(self)).get(name), lazy_part)]:
+                delattr(self, name)
         # Last built, first closed; one that fails must not keep the others open.
         errors: list[Exception] = []
         for closer in reversed(closers):

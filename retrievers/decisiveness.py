@@ -18,14 +18,21 @@ _MAX_HAN_LEFT = 2
 
 # Stands for a matched character. No normal form contains it: control characters become spaces there.
 _MATCHED = "\x00"
+_MATCHED_HAN = "\x01"
+_MATCHED_ANY = _MATCHED + _MATCHED_HAN
 
 _HAN_RUN = re.compile("h+")
 # Unlike a token of the index, a word of the rest holds its apostrophes (what's), even after a matched term ('s).
 _WORD = re.compile("a?w+(?:[ja]w+)*")
 
 # Marks that make another name of the matched one wherever they stand (C++, C#, @Transactional), or where they touch it:
-# .NET is not NET, C* is not C, and -Xmx or -redis may be an option or an exclusion.
-_NAMING_MARK = re.compile(r"[+#@]|\.(?=\x00)|(?<!\S)-(?=\x00)|\*(?=\x00)|(?<=\x00)\*")
+# .NET is not NET, C* is not C, and -Xmx, --redis or !redis may be an option or an exclusion.
+_NAMING_MARK = re.compile(r"[+#@]|\.(?=[\x00\x01])|(?<!\S)-+(?=[\x00\x01])|[*!](?=[\x00\x01])|(?<=[\x00\x01])\*")
+
+# A Han character that is left and touches a matched one makes another word of it: 连接超时 is not 超时.
+_GROWN_TERM = re.compile(r"\x01(?=h)|(?<=h)\x01")
+_SHORT_WORD = 2
+
 
 _State = Literal["left", "alone", "known"]
 
@@ -39,7 +46,8 @@ class Rest:
     :param has_negation: True when what the terms leave negates or turns away from them (不, 以外, without); this is
         looked for before any other word is taken out.
     :param cjk_count: Number of Han characters left.
-    :param other: True when anything else is left: a symbol, a mark that makes another name (``++``, ``#``), or kana,
+    :param other: True when a Han character is left that touches a matched one (连接超时 where 超时 matched), or when
+        anything else is left: a symbol, a mark that makes another name (``++``, ``#``), or kana,
         hangul and bopomofo, for which there are no word lists.
     """
 
@@ -162,26 +170,35 @@ def what_is_left(normal_query: str, spans: Iterable[tuple[int, int]], words: Que
     :param words: The word lists.
     :returns: What is left.
     """
-    text = words.without_idioms(_blanked(normal_query, spans))
+    blanked = _blanked(normal_query, spans)
+    text = words.without_idioms(blanked)
     kinds = character_kinds(text)
     kept = [False] * len(text)
+    asks_in_chinese = "h" in kinds
     for run in _HAN_RUN.finditer(kinds):
         kept[run.start() : run.end()] = words.left_of_han(text[run.start() : run.end()])
     cjk_count = sum(kept)
     has_token = False
     for group in _word_groups(text, kinds):
-        for (start, end), left in zip(group, words.left_of_words([text[a:b] for a, b in group]), strict=True):
-            kept[start:end] = [left] * (end - start)
-            has_token = has_token or left
+        spelled = [text[a:b] for a, b in group]
+        # A or US in a Chinese question, or alone beside a term, names something; only in an English one it is a word.
+        names = asks_in_chinese or (text == blanked and all(len(word) <= _SHORT_WORD for word in spelled))
+        for (start, end), is_left in zip(group, words.left_of_words(spelled), strict=True):
+            stays = is_left or (names and end - start <= _SHORT_WORD)
+            kept[start:end] = [stays] * (end - start)
+            has_token = has_token or stays
     others = [*_other_positions(text, kinds)]
     for position in others:
         kept[position] = True
+    left_han = "".join(
+        "h" if keep and kind == "h" else char for char, kind, keep in zip(text, kinds, kept, strict=True)
+    )
     return Rest(
         text=" ".join("".join(char if keep else " " for char, keep in zip(text, kept, strict=True)).split()),
         has_token=has_token,
         has_negation=words.negates(text),
         cjk_count=cjk_count,
-        other=bool(others),
+        other=bool(others) or _GROWN_TERM.search(left_han) is not None,
     )
 
 
@@ -197,7 +214,7 @@ def accounts_for(rest: Rest) -> bool:
 def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     chars = list(text)
     for start, end in spans:
-        chars[start:end] = _MATCHED * (end - start)
+        chars[start:end] = [_MATCHED_HAN if kind == "h" else _MATCHED for kind in character_kinds(text[start:end])]
     return "".join(chars)
 
 
@@ -206,7 +223,7 @@ def _word_groups(text: str, kinds: str) -> Iterator[list[tuple[int, int]]]:
     group: list[tuple[int, int]] = []
     for match in _WORD.finditer(kinds):
         start, end = match.span()
-        if kinds[start] == "a" and text[start - 1 : start] != _MATCHED:
+        if kinds[start] == "a" and text[start - 1 : start] not in {_MATCHED, _MATCHED_HAN}:
             start += 1  # an opening quote
         if group and text[group[-1][1] : start] != " ":
             yield group
@@ -219,7 +236,7 @@ def _word_groups(text: str, kinds: str) -> Iterator[list[tuple[int, int]]]:
 def _other_positions(text: str, kinds: str) -> Iterator[int]:
     naming_marks = {match.start() for match in _NAMING_MARK.finditer(text)}
     for position, (char, kind) in enumerate(zip(text, kinds, strict=True)):
-        if kind in "hw " or char == _MATCHED:
+        if kind in "hw " or char in _MATCHED_ANY:
             continue
         category = unicodedata.category(char)
         if position in naming_marks or not (category[0] == "P" or category == "Sk"):

@@ -40,6 +40,9 @@ def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS)
     parts: list[str] = []
     if wanted[0] > 0:
         lead = cut(body[: sections[wanted[0]].start], min(_LEAD_CHARACTERS, limit // 4))
+        # The lead is shorter than the beginning: a term that only the beginning had needs its section as well.
+        missing = _missing(terms, lead)
+        wanted = _sections_with(missing, sections, body)
         parts.append(lead)
     left = limit - sum(len(part) for part in parts) - len(_GAP) * len(wanted)
     for number, position in enumerate(wanted):

@@ -141,7 +141,8 @@ class KeywordIndex:
 
     def _document_of(self, entry: KeywordEntry) -> _Document:
         fields: list[tuple[KeywordField, str]] = [("keywords", keyword) for keyword in entry.keywords]
-        fields.append(("title", entry.title))
+        if entry.has_title:
+            fields.append(("title", entry.title))
         terms: dict[str, None] = {}
         title_term = None
         for field, text in fields:

@@ -11,12 +11,14 @@ class KeywordEntry:
     :param title: The document's title, as written.
     :param domain: The document's domain.
     :param keywords: The document's keywords, as written.
+    :param has_title: Whether the title is the document's own; one made of the file's name is shown, but not a term.
     """
 
     file_path: str
     title: str
     domain: str
     keywords: tuple[str, ...]
+    has_title: bool = True
 
 
 @dataclass(frozen=True, slots=True)

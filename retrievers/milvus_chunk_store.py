@@ -133,6 +133,26 @@ class MilvusChunkStore:
 
         return self._collection.run("searched", nearest, dimension=len(embedding)) or []
 
+    def is_empty(self) -> bool:
+        """Tell whether there is no chunk at all, be it that the collection doesn't exist.
+
+        :returns: True without a collection or with an empty one.
+        :raises VectorStoreUnavailableError: If Milvus doesn't answer.
+        """
+
+        def has_none(vector_store: MilvusVectorStore) -> bool:
+            rows = vector_store.client.query(
+                self._collection.name,
+                filter="",
+                limit=1,
+                output_fields=[ID_FIELD],
+                timeout=self._collection.timeout,
+            )
+            return not rows
+
+        outcome = self._collection.run("read", has_none)
+        return True if outcome is None else outcome
+
     def documents(self) -> dict[str, int]:
         """List the documents that have chunks in the collection.
 

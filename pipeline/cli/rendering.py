@@ -255,8 +255,8 @@ def evaluation(report: "EvaluationReport") -> None:
     p50, p95 = report.latency_ms()
     raw(f"latency: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
     for outcome in report.worst:
-        level = "not found" if outcome.level is None else outcome.level.value
-        raw(f"wrong: {level}: {outcome.query.query} (right: {', '.join(sorted(outcome.query.gold)) or 'nothing'})")
+        claimed = "not found" if outcome.level is None else outcome.level.value
+        raw(f"wrong: {claimed}: {outcome.query.query} (right: {', '.join(sorted(outcome.query.gold)) or 'nothing'})")
 
 
 def _document(record: "DocumentRecord") -> dict[str, Any]:

@@ -43,6 +43,7 @@ __all__ = ["FrontMatter", "FrontMatterWarning", "ParsedDocument", "UnreadableDoc
 
 _UNPARSED = "_unparsed"
 _LISTS = {"keywords", "covers"}
+_FULL_WIDTH_SEPARATOR = re.compile(r"[，、]")
 # One item of a list that was written as one text; a quoted item may hold separators.
 _ITEM = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,，、;；\n]*)\s*(?:[,，、;；\n]|$)""")
 
@@ -195,6 +196,11 @@ def _flatten(listing: Listing, pair: Pair, log: WarningLog) -> Iterable[str]:
         elif isinstance(item, Table):
             log.add(pair.line, f"an entry of {pair.key} is no text, read as {shorten(as_text(item))}; put it in quotes")
             yield as_text(item)
+        elif pair.key == "keywords" and _FULL_WIDTH_SEPARATOR.search(item.text):
+            # [甲，乙]: YAML only knows the comma of ASCII, and takes this for one keyword.
+            parts = _FULL_WIDTH_SEPARATOR.split(item.text)
+            log.add(pair.line, f"an entry of keywords has ， or 、, read as {shorten(', '.join(parts))}; write a, b")
+            yield from parts
         else:
             yield "" if item.is_empty else item.text
 

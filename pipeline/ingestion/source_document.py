@@ -39,7 +39,11 @@ class SourceDocument:
     def keyword_entry(self) -> KeywordEntry:
         """Return what the keyword index needs of the document."""
         return KeywordEntry(
-            file_path=self.file_path, title=self.title, domain=self.domain, keywords=tuple(self.keywords)
+            file_path=self.file_path,
+            title=self.title,
+            domain=self.domain,
+            keywords=tuple(self.keywords),
+            has_title=has_own_title(self.file_path, self.title, self.metadata),
         )
 
 
@@ -80,6 +84,17 @@ def read_source_document(raw: bytes, *, file_path: str, explicit_category: str |
         content_hash=content_hash(raw),
         warnings=parsed.warnings,
     )
+
+
+def has_own_title(file_path: str, title: str, metadata: Mapping[str, Any]) -> bool:
+    """Tell whether a title was written by the author, rather than made of the file's name.
+
+    :param file_path: Path relative to the base path.
+    :param title: The title.
+    :param metadata: The front matter.
+    :returns: False for a document without title and heading.
+    """
+    return bool(metadata.get("title")) or title != PurePosixPath(file_path).stem
 
 
 def domain_of(category: str | None, file_path: str) -> str:

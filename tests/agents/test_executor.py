@@ -91,6 +91,28 @@ async def test_a_question_about_what_the_conversation_has_already_is_answered_fr
     assert "来源：knowledge_base/api/payment-errors.md" in second
 
 
+async def test_a_question_beyond_the_knowledge_base_is_not_answered_from_an_earlier_document(
+    bundle: KnowledgePipeline,
+) -> None:
+    executor = bundle.executor("s1")
+    memory = ChatMemoryBuffer.from_defaults(llm=executor.llm)
+    await executor.run(QUESTION, memory=memory)
+    answer = str(await executor.run("今天中午吃什么", memory=memory))
+    assert "知识库中没有找到与该查询相关的内容" in answer
+    assert "来源" not in answer
+
+
+async def test_a_look_up_that_fails_is_said_and_not_tried_again(bundle: KnowledgePipeline) -> None:
+    milvus = bundle.settings.milvus.model_copy(update={"uri": "http://127.0.0.1:1", "timeout_seconds": 0.5})
+    broken = bundle.settings.model_copy(update={"milvus": milvus})
+    with KnowledgePipeline.from_settings(broken, embed_model=bundle.embed_model) as pipeline:
+        handler = pipeline.executor("s1").run("ERR_TIMEOUT E17")
+        calls = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
+        answer = str(await handler)
+    assert len(calls) == 1
+    assert "知识库检索失败，无法作答：Milvus" in answer
+
+
 async def test_the_llm_gets_the_prompt_the_question_and_the_observation(
     bundle: KnowledgePipeline, llm: LLM, openai_endpoint: OpenAIStub
 ) -> None:

@@ -821,3 +821,10 @@ def test_one_mistake_leaves_all_other_values_as_they_are(written: dict[str, Any]
     document = parse_block("\n".join(entries))
     assert fields(document) == {**written, "category": mistake}
     assert len(document.warnings) == 1
+
+
+@pytest.mark.parametrize("listed", ["[甲词，乙词、丙词]", "\n- 甲词，乙词\n- 丙词"])
+def test_keywords_of_a_list_that_are_separated_by_chinese_commas_are_split_with_a_warning(listed: str) -> None:
+    parsed = parse_front_matter(f"---\ntitle: t\nkeywords: {listed}\n---\n\nbody".encode(), file_path="a.md")
+    assert parsed.front_matter.keywords == ("甲词", "乙词", "丙词")
+    assert [(warning.file_path, warning.line) for warning in parsed.warnings] == [("a.md", 3)]

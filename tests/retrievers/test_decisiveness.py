@@ -328,3 +328,27 @@ def test_the_rest_names_exactly_what_keeps_a_match_from_being_decisive(pieces: l
 
     assert bool(rest.text) == (rest.has_token or rest.other or rest.cjk_count > 0)
     assert not (rest.has_negation and not rest.text)
+
+
+@pytest.mark.parametrize(
+    ("query", "term"),
+    [
+        ("redis集群 a", "redis集群"),
+        ("us 区 redis集群", "redis集群"),
+        ("redis it", "redis"),
+        ("redis us", "redis"),
+        ("跳过 err_timeout", "err_timeout"),
+        ("err_timeout 后面的错误码", "err_timeout"),
+        ("忽略 err_timeout", "err_timeout"),
+        ("!err_timeout", "err_timeout"),
+        ("--err_timeout", "err_timeout"),
+        ("连接超时怎么办", "超时"),
+        ("锁超时", "超时"),
+        ("止血钳", "止血"),
+        ("支付网关团建", "支付网关"),
+        ("支付宝怎么接入", "支付"),
+    ],
+)
+def test_what_names_something_else_or_turns_away_is_not_accounted_for(words: QueryWords, query: str, term: str) -> None:
+    start = query.index(term)
+    assert not accounts_for(what_is_left(query, [(start, start + len(term))], words))

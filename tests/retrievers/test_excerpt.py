@@ -63,6 +63,13 @@ def test_each_of_several_terms_gets_its_section() -> None:
     assert len(piece) <= 2000
 
 
+def test_a_term_of_the_beginning_is_kept_when_another_is_further_down() -> None:
+    body = long_document(("概述", FILLER * 40), ("ERR_A", "甲。"), ("背景", FILLER * 300), ("ERR_B", "乙。"))
+    piece = excerpt(body, ["err_a", "err_b"])
+    assert "甲。" in piece
+    assert "乙。" in piece
+
+
 def test_a_term_deep_in_a_long_section_is_delivered_with_the_section_heading() -> None:
     body = long_document(("背景", FILLER * 300), ("排查", FILLER * 200 + "\n\n最后检查 ERR_TIMEOUT 的次数。"))
     piece = excerpt(body, ["err_timeout"])

@@ -19,13 +19,16 @@ from sqlalchemy import create_engine, text
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
 from knowledge_lookup.pipeline.ingestion.document_writer import DocumentWriter
 from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles
-from knowledge_lookup.pipeline.storage import Database, DocumentRepository
+from knowledge_lookup.pipeline.storage import REQUIRED_REVISION, Database, DocumentRepository
+from knowledge_lookup.pipeline.storage.tables import metadata
 from knowledge_lookup.retrievers import KeywordIndex, MilvusChunkStore
 
 OLD = "---\ntitle: 错误码\nkeywords: [ERR_OLD]\ncategory: api\n---\n\n## 旧一\n\n旧文本一。\n\n## 旧二\n\n旧文本二。\n"
 NEW = "---\ntitle: 错误码\nkeywords: [ERR_NEW]\ncategory: api\n---\n\n## 新\n\n新文本。\n"
 OTHER = "---\ntitle: 缓存\nkeywords: [Redis]\n---\n\n缓存说明。\n"
 QUERIES = ["ERR_OLD", "ERR_NEW", "Redis", "旧文本二", "新文本"]
+
+_RUN = uuid4().hex[:12]
 
 Patch = tuple[type, str]
 STEPS: dict[str, Patch] = {
@@ -82,12 +85,12 @@ def run_case(
     case: dict[str, Any], folder: Path, overrides: dict[str, Any], clean_builds: dict[str, Any]
 ) -> dict[str, Any]:
     """Kill one write, sync, and tell what is left to complain about."""
-    settings = settings_for(folder, overrides)
+    settings = settings_for(folder, overrides, "killed")
     folder.mkdir(parents=True)
     template = folder.parent / ("one document" if case["write"] == "upload" else "two documents")
     if not template.exists() or overrides:
         write_documents(template, with_errors=case["write"] != "upload")
-        in_child(lambda: index(settings if overrides else settings_for(template, {}), template))
+        in_child(lambda: index(settings if overrides else settings_for(template, {}, "template"), template))
     shutil.copytree(template, folder, dirs_exist_ok=True)
     status = in_child(lambda: killed_write(case, folder, settings))
     mended = answer_of_child(lambda: sync_and_look(settings), folder / "mended.json")
@@ -95,7 +98,7 @@ def run_case(
     if files not in clean_builds:
         clean = folder / "clean"
         shutil.copytree(folder / "docs", clean / "docs")
-        clean_settings = settings_for(clean, overrides)
+        clean_settings = settings_for(clean, overrides, "clean")
         clean_builds[files] = answer_of_child(lambda: sync_and_look(clean_settings), folder / "expected.json")
     expected = clean_builds[files]
     return {
@@ -106,46 +109,37 @@ def run_case(
     }
 
 
-def settings_for(folder: Path, overrides: dict[str, Any]) -> Settings:
-    """Give settings for a knowledge base of its own."""
+def settings_for(folder: Path, overrides: dict[str, Any], place: str) -> Settings:
+    """Give settings for an empty knowledge base; on servers the databases of one place are emptied and used again."""
     milvus = dict(overrides.get("milvus", {}))
     database = dict(overrides.get("database", {}))
-    if "uri" in milvus:
-        milvus["collection"] = "crash_" + name_of(folder)
-        milvus["timeout_seconds"] = 10
-    if "server_url" in database:
-        name = name_of(folder)
-        url = f"{database['server_url']}/{name}"
-        create_database(database["server_url"], name)
-        migrate(url)
-        database = {"url": url}
-    return Settings(
+    if overrides:
+        name = f"crash_{_RUN}_{place}"
+        milvus |= {"collection": name, "timeout_seconds": 10}
+        server = create_engine(f"{database['server_url']}/mysql")
+        with server.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE IF NOT EXISTS `{name}`"))
+        server.dispose()
+        database = {"url": f"{database['server_url']}/{name}"}
+    settings = Settings(
         knowledge={"base_path": folder / "docs"}, data_dir=folder / "data", milvus=milvus, database=database
     )
+    if overrides:
+        in_child(lambda: empty(settings))
+    return settings
 
 
-def name_of(folder: Path) -> str:
-    """Name a collection or a database after a folder."""
-    return str(folder).replace("/", "_").replace("-", "_")[-40:]
-
-
-def create_database(server_url: str, name: str) -> None:
-    """Create an empty database on the server, unless it is there."""
-    engine = create_engine(f"{server_url}/mysql")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE IF NOT EXISTS `{name}`"))
-    engine.dispose()
-
-
-def migrate(url: str) -> None:
-    """Bring the schema up to date, in a child: a connection must not be inherited by those that follow."""
-
-    def upgrade() -> None:
-        database = Database(url, data_dir=Path())
+def empty(settings: Settings) -> None:
+    """Leave nothing of an earlier case."""
+    database = Database(settings.database.url, data_dir=settings.data_dir)
+    if database.current_revision() != REQUIRED_REVISION:
         database.upgrade()
-        database.close()
-
-    in_child(upgrade)
+    with database.engine.begin() as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(table.delete())
+    database.close()
+    with KnowledgePipeline.from_settings(settings) as pipeline:
+        pipeline.chunk_store.drop()
 
 
 def write_documents(folder: Path, *, with_errors: bool) -> None:

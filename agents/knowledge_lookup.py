@@ -16,6 +16,7 @@ from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
 from knowledge_lookup.agents.session_context import current_session_id
 from knowledge_lookup.agents.tool_invocation import InvocationRecorder
 from knowledge_lookup.postprocessors import (
+    EvidencePostprocessor,
     RelevanceLevel,
     RelevancePostprocessor,
     completeness_hint,
@@ -36,13 +37,13 @@ PARTIALLY_FILTERED = "PARTIALLY_FILTERED"
 class LookupPreview:
     """What a look-up would deliver.
 
-    :param ranked: Documents in order of rank: keyword matches, then those of the nearest passages.
+    :param nodes: The result, with scores and evidence, before the text budgets.
     :param delivered: Documents whose text would be delivered.
     :param level: The level; None when nothing would be found.
     :param latency_ms: Milliseconds that it took.
     """
 
-    ranked: tuple[str, ...]
+    nodes: tuple[NodeWithScore, ...]
     delivered: tuple[str, ...]
     level: RelevanceLevel | None
     latency_ms: float
@@ -51,7 +52,7 @@ class LookupPreview:
 class KnowledgeLookup:
     """Looks up a query and gives each session each document at most once.
 
-    :param retriever: Retrieves with a ``RelevancePostprocessor`` inside.
+    :param retriever: Retrieves with a ``RelevancePostprocessor`` or an ``EvidencePostprocessor`` inside.
     :param relevance: The same postprocessor; judges the level again when a document is lost to another look-up
         of the same session.
     :param memory: The action memory.
@@ -65,7 +66,7 @@ class KnowledgeLookup:
     def __init__(
         self,
         retriever: KnowledgeRetriever,
-        relevance: RelevancePostprocessor,
+        relevance: RelevancePostprocessor | EvidencePostprocessor,
         memory: RetrievedDocTracker,
         *,
         recorder: InvocationRecorder | None = None,
@@ -126,25 +127,19 @@ class KnowledgeLookup:
             self._journal.failed(call, error)
             raise
 
-    def preview(self, query: str, *, most_documents: int) -> "LookupPreview":
+    def preview(self, query: str) -> "LookupPreview":
         """Find out what a look-up without a session would deliver; nothing is claimed, logged or recorded.
 
         :param query: Keywords or a question.
-        :param most_documents: Length of the ranking.
-        :returns: Ranking, delivery and level.
+        :returns: Result, delivery and level.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
         started = time.perf_counter()
         retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query))
         delivery = assemble(retrieval.nodes, source_of=self.source_of, messages=self._messages)
         latency_ms = (time.perf_counter() - started) * 1000.0
-        deep = retrieval
-        if retrieval.l1_ms is not None:
-            # Several passages may belong to one document: a ranking of documents needs more of them.
-            deep = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query, similarity_top_k=4 * most_documents))
-        ranked = list(dict.fromkeys(path_of(scored) for scored in deep.nodes))
         return LookupPreview(
-            ranked=tuple(ranked[:most_documents]),
+            nodes=tuple(retrieval.nodes),
             delivered=tuple(file_path for _, file_path in delivery.documents),
             level=relevance_level_of(retrieval.nodes),
             latency_ms=latency_ms,

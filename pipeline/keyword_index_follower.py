@@ -1,4 +1,4 @@
-"""Keeping this process's keyword index up to date with what other processes write."""
+"""Keeping this process's indexes up to date with what other processes write."""
 
 import logging
 import threading
@@ -12,6 +12,7 @@ from knowledge_lookup.pipeline.storage import (
     DocumentStatus,
     IndexChanges,
 )
+from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.keyword_match import KeywordEntry
 
@@ -29,6 +30,7 @@ class KeywordIndexFollower:
     :param index: The keyword index to fill.
     :param documents: The rows.
     :param changes: The sequence of changes.
+    :param bm25_index: The search by words, told which documents changed.
     :param interval_seconds: Pause between two looks at the sequence.
     """
 
@@ -37,12 +39,14 @@ class KeywordIndexFollower:
         index: KeywordIndex,
         documents: DocumentRepository,
         changes: IndexChanges,
+        bm25_index: Bm25Index,
         *,
         interval_seconds: float = 1.0,
     ) -> None:
         self._index = index
         self._documents = documents
         self._changes = changes
+        self._bm25_index = bm25_index
         self._interval = interval_seconds
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,6 +82,7 @@ class KeywordIndexFollower:
         """
         changes = self._changes.since(self._read_up_to)
         for file_path in dict.fromkeys(change.file_path for change in changes):
+            self._bm25_index.mark_changed(file_path)
             record = self._documents.get(file_path)
             if record is None:
                 self._index.remove(file_path)

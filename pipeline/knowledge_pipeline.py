@@ -1,14 +1,15 @@
 """The composition root: everything is built here, from settings, and nowhere else."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import FunctionTool
 
 from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
@@ -24,6 +25,8 @@ from knowledge_lookup.pipeline.doctor import Difference, Doctor
 from knowledge_lookup.pipeline.domains import KnowledgeDomainService
 from knowledge_lookup.pipeline.errors import ConfigurationError, KnowledgeBaseError
 from knowledge_lookup.pipeline.evaluation import EvaluationReport, LabelledQuery, evaluate
+from knowledge_lookup.pipeline.evidence_profiles import known_evidence_profile, resolve_evidence_profile
+from knowledge_lookup.pipeline.explanation import Explanation, explain
 from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
 from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
 from knowledge_lookup.pipeline.ingestion.document_service import DocumentService, UploadResult
@@ -48,8 +51,19 @@ from knowledge_lookup.pipeline.storage import (
     InvocationRepository,
     SqlActionMemoryStore,
 )
-from knowledge_lookup.postprocessors import RelevancePostprocessor
-from knowledge_lookup.retrievers import KeywordRetriever, KnowledgeRetriever, MilvusVectorRetriever
+from knowledge_lookup.pipeline.tuning import (
+    CorpusDocument,
+    EvidenceTuner,
+    ProfileStore,
+    SampleCollector,
+    SavedProfile,
+    TuningGoal,
+    TuningReport,
+)
+from knowledge_lookup.postprocessors import EvidencePostprocessor, RelevancePostprocessor
+from knowledge_lookup.postprocessors.normalization import DEFAULT_MAX_L2_DISTANCE
+from knowledge_lookup.retrievers import HybridRetriever, KeywordRetriever, KnowledgeRetriever, MilvusVectorRetriever
+from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
@@ -259,6 +273,16 @@ class KnowledgePipeline:
         nodes = self.vector_retriever.retrieve(ScopedQueryBundle(query, similarity_top_k=top_k))
         return self.relevance.postprocess_nodes(nodes)
 
+    def explain(self, query: str) -> Explanation:
+        """Tell by what a query is judged, whether or not anything is found; nothing is remembered or recorded.
+
+        :param query: Keywords or a question.
+        :returns: Keyword matches, passages with their evidence, and the thresholds.
+        :raises KnowledgeLookupError: If semantic search is needed and can't be used.
+        """
+        retrieval = self._ranking.retrieve_with_evidence(QueryBundle(query))
+        return explain(query, matches=retrieval.matches, nodes=retrieval.nodes, judge=self.judge)
+
     def evaluate(self, queries: Sequence[LabelledQuery], *, progress: Progress | None = None) -> EvaluationReport:
         """Measure the look-up with labelled queries; nothing is remembered or recorded.
 
@@ -267,7 +291,40 @@ class KnowledgePipeline:
         :returns: The outcomes and their figures.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
-        return evaluate(self._knowledge_lookup, queries, progress=progress)
+        return evaluate(self._knowledge_lookup, self._ranking, queries, progress=progress)
+
+    def tune(
+        self,
+        queries: Sequence[LabelledQuery] | None = None,
+        *,
+        goal: TuningGoal | None = None,
+        progress: Progress | None = None,
+    ) -> TuningReport:
+        """Fit the evidence profile to the embedding model and these documents; nothing is changed yet.
+
+        :param queries: Labelled queries; None makes queries of the documents themselves.
+        :param goal: What must hold; None takes ``TuningGoal()``.
+        :param progress: Called with the number of queries done, their total, and the next query.
+        :returns: The profile and what it comes to; :meth:`save_profile` saves it.
+        :raises TooFewLabelsError: If there's too little to fit to.
+        :raises KnowledgeLookupError: If the model, Milvus or the database can't be used.
+        """
+        goal = TuningGoal() if goal is None else goal
+        if queries is not None:
+            return self.tuner.tune(queries, goal, progress=progress)
+        return self.tuner.tune_without_labels(self._corpus(), goal, progress=progress)
+
+    def save_profile(self, report: TuningReport, *, apply: bool = False) -> Path:
+        """Save a tuned profile in the data folder.
+
+        :param report: What :meth:`tune` returned.
+        :param apply: Use it from now on; look-ups of this pipeline use it when it is opened again.
+        :returns: The file.
+        :raises ProfileFileError: If it can't be written.
+        """
+        made_from = {key: value for key, value in report.to_dict().items() if key != "profile"}
+        saved = SavedProfile(report.profile, self.embedding_model_name, self.settings.milvus.collection, made_from)
+        return ProfileStore(Path(self.settings.data_dir)).save(saved, apply=apply)
 
     def lookup_tool(self, session_id: str | None = None) -> FunctionTool:
         """Make the ``lookup_knowledge`` tool for a LlamaIndex agent.
@@ -367,7 +424,7 @@ class KnowledgePipeline:
     def keyword_index(self) -> KeywordIndex:
         """The keyword index, loaded from the rows and following what other processes write."""
         index = KeywordIndex(fields=self.settings.retrieval.keyword.fields)
-        follower = KeywordIndexFollower(index, self.documents, self._changes)
+        follower = KeywordIndexFollower(index, self.documents, self._changes, self.bm25_index)
         follower.load()
         follower.start()
         self._closers.append(follower.close)
@@ -392,8 +449,18 @@ class KnowledgePipeline:
         )
 
     @lazy_part
+    def bm25_index(self) -> Bm25Index:
+        """The search by words, read from Milvus when the first query needs it."""
+        return Bm25Index(self.chunk_store)
+
+    @lazy_part
+    def hybrid_retriever(self) -> HybridRetriever:
+        """L1 by meaning and by words, giving raw squared L2 distances."""
+        return HybridRetriever(self.vector_retriever, self.bm25_index)
+
+    @lazy_part
     def relevance(self) -> RelevancePostprocessor:
-        """The postprocessor with the profile of the embedding model."""
+        """The judge by similarity alone, with the normalization profile of the embedding model."""
         try:
             profile = resolve_profile(self.settings.retrieval.normalization, self.embedding_model_name)
         except ValueError as error:
@@ -401,9 +468,32 @@ class KnowledgePipeline:
         return RelevancePostprocessor.from_profile(profile, locale=self.settings.locale)
 
     @lazy_part
+    def evidence(self) -> EvidencePostprocessor | None:
+        """The judge by all evidence; None where thresholds are set explicitly or no evidence profile is known."""
+        profile = resolve_evidence_profile(self.settings, self.embedding_model_name)
+        if profile is None:
+            return None
+        return EvidencePostprocessor(statistics=self.bm25_index, profile=profile, locale=self.settings.locale)
+
+    @property
+    def judge(self) -> RelevancePostprocessor | EvidencePostprocessor:
+        """What judges the results of look-ups: all evidence, or similarity alone where :attr:`evidence` is None."""
+        return self.relevance if self.evidence is None else self.evidence
+
+    @lazy_part
+    def tuner(self) -> EvidenceTuner:
+        """Fits the evidence profile to the embedding model and these documents."""
+        base = known_evidence_profile(self.settings, self.embedding_model_name)
+        max_l2_distance = DEFAULT_MAX_L2_DISTANCE if base is None else base.max_l2_distance
+        collector = SampleCollector(self.hybrid_retriever, self.bm25_index, max_l2_distance=max_l2_distance)
+        return EvidenceTuner(
+            collector, is_settled=lambda query: self.keyword_retriever.match(query).decisive, base=base
+        )
+
+    @lazy_part
     def retriever(self) -> KnowledgeRetriever:
-        """L0, then L1, giving similarities between 0 and 1 and relevance levels."""
-        return KnowledgeRetriever(self.keyword_retriever, self.vector_retriever, node_postprocessors=[self.relevance])
+        """L0, then L1, giving scores between 0 and 1 and relevance levels."""
+        return self._retriever_with(self.keyword_retriever)
 
     @lazy_part
     def memory(self) -> RetrievedDocTracker:
@@ -446,6 +536,7 @@ class KnowledgePipeline:
             documents=self.documents,
             chunk_store=self.chunk_store,
             keyword_index=self.keyword_index,
+            bm25_index=self.bm25_index,
             embed_model=self.embed_model,
             chunker=MarkdownChunker(token_counter(self.embed_model)),
             fields=DocumentFieldGenerator(self.llm, locale=self.settings.locale),
@@ -487,13 +578,37 @@ class KnowledgePipeline:
     def _doc_search(self) -> KnowledgeLookup:
         # Without keywords a KnowledgeRetriever is semantic search with scope and levels.
         no_keywords = KeywordRetriever(KeywordIndex(), self._files)
-        retriever = KnowledgeRetriever(no_keywords, self.vector_retriever, node_postprocessors=[self.relevance])
-        return self._lookup_with(retriever, tool_name="search_doc")
+        return self._lookup_with(self._retriever_with(no_keywords), tool_name="search_doc")
+
+    def _corpus(self) -> Iterator[CorpusDocument]:
+        for record in self.documents.list():
+            if record.status is DocumentStatus.READY:
+                body = self._files.read_body(record.file_path)
+                yield CorpusDocument(record.file_path, record.category, record.metadata, body)
+
+    @lazy_part
+    def _ranking(self) -> KnowledgeRetriever:
+        judge: RelevancePostprocessor | EvidencePostprocessor
+        if self.evidence is None:
+            judge = self.relevance.model_copy(update={"reference_threshold": 0.0})
+        else:
+            profile = replace(self.evidence.profile, reference_threshold=0.0)
+            judge = self.evidence.model_copy(update={"profile": profile})
+        return self._retriever_with(self.keyword_retriever, judge)
+
+    def _retriever_with(
+        self, keyword_retriever: KeywordRetriever, judge: RelevancePostprocessor | EvidencePostprocessor | None = None
+    ) -> KnowledgeRetriever:
+        return KnowledgeRetriever(
+            keyword_retriever,
+            self.vector_retriever if self.evidence is None else self.hybrid_retriever,
+            node_postprocessors=[self.judge if judge is None else judge],
+        )
 
     def _lookup_with(self, retriever: KnowledgeRetriever, *, tool_name: str) -> KnowledgeLookup:
         return KnowledgeLookup(
             retriever,
-            self.relevance,
+            self.judge,
             self.memory,
             recorder=self.recorder,
             tool_name=tool_name,

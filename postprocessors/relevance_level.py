@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-from knowledge_lookup.postprocessors.normalization import NormalizationProfile
-
 
 class RelevanceLevel(StrEnum):
     """How good a result is. No level at all means that nothing was found."""
@@ -17,21 +15,27 @@ class RelevanceLevel(StrEnum):
 
 
 def judge(
-    *, match_count: int, decisive: bool, best_similarity: float | None, profile: NormalizationProfile
+    *,
+    match_count: int,
+    decisive: bool,
+    best_score: float | None,
+    highly_relevant_threshold: float,
+    reference_threshold: float,
 ) -> RelevanceLevel | None:
     """Assign the level of a result.
 
     :param match_count: Number of documents that the keyword match left, 0 or more.
     :param decisive: Whether the keyword match settles the query.
-    :param best_similarity: Highest similarity (0 to 1) of a passage; None if semantic search wasn't asked or
-        returned nothing.
-    :param profile: The thresholds, both inclusive.
+    :param best_score: Highest score (0 to 1) of a passage, a similarity or a probability; None if semantic search
+        wasn't asked or returned nothing.
+    :param highly_relevant_threshold: Least score of a highly relevant passage, inclusive.
+    :param reference_threshold: Least score of a passage worth returning at all, inclusive.
     :returns: The level, or None when nothing valid was found.
     """
     if match_count > 0 and decisive:
         return RelevanceLevel.PRECISE
-    if best_similarity is not None and best_similarity >= profile.highly_relevant_threshold:
+    if best_score is not None and best_score >= highly_relevant_threshold:
         return RelevanceLevel.HIGHLY_RELEVANT
-    if match_count > 0 or (best_similarity is not None and best_similarity >= profile.reference_threshold):
+    if match_count > 0 or (best_score is not None and best_score >= reference_threshold):
         return RelevanceLevel.REFERENCE
     return None

@@ -1,15 +1,14 @@
 """The node postprocessor that turns distances into similarities and judges the level of a result."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
-from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from knowledge_lookup.postprocessors.completeness_hints import Locale, completeness_hint
+from knowledge_lookup.postprocessors.completeness_hints import Locale
+from knowledge_lookup.postprocessors.level_marking import mark_level
 from knowledge_lookup.postprocessors.normalization import NormalizationProfile, normalize_l2
-from knowledge_lookup.postprocessors.relevance_level import RelevanceLevel, judge
 from knowledge_lookup.retrievers import metadata as keys
 
 
@@ -47,12 +46,10 @@ class RelevancePostprocessor(BaseNodePostprocessor):
     unmarked_scores: Literal["l2_distance", "similarity"] = Field(default="l2_distance")
     locale: Locale = Field(default="zh")
 
-    _profile: NormalizationProfile = PrivateAttr()
-
     def model_post_init(self, context: Any, /) -> None:
         """Check the thresholds together."""
         super().model_post_init(context)
-        self._profile = NormalizationProfile(
+        NormalizationProfile(
             max_l2_distance=self.max_l2_distance,
             highly_relevant_threshold=self.highly_relevant_threshold,
             reference_threshold=self.reference_threshold,
@@ -83,61 +80,21 @@ class RelevancePostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         exact = [self._with_similarity(scored) for scored in nodes if keys.is_exact(scored)]
         passages = [self._with_similarity(scored) for scored in nodes if not keys.is_exact(scored)]
-        similarities = [scored.score for scored in passages if scored.score is not None]
-        level = judge(
-            match_count=_match_count(exact),
-            decisive=_is_decisive(exact),
-            best_similarity=max(similarities, default=None),
-            profile=self._profile,
+        return mark_level(
+            exact,
+            passages,
+            highly_relevant_threshold=self.highly_relevant_threshold,
+            reference_threshold=self.reference_threshold,
+            locale=self.locale,
         )
-        if level is None:
-            return []
-        relevant = [scored for scored in passages if self._is_relevant(scored)]
-        relevant.sort(key=lambda scored: -(scored.score if scored.score is not None else 0.0))
-        judgement = {
-            keys.RELEVANCE_LEVEL: level.value,
-            keys.COMPLETENESS_HINT: completeness_hint(level, self.locale),
-        }
-        return [keys.annotate(scored, score=scored.score, annotations=judgement) for scored in [*exact, *relevant]]
-
-    def _is_relevant(self, scored: NodeWithScore) -> bool:
-        if scored.score is None:
-            return False
-        return scored.score >= self.reference_threshold or keys.MATCHED_TERMS in scored.node.metadata
 
     def _with_similarity(self, scored: NodeWithScore) -> NodeWithScore:
         unmarked = keys.SIMILARITY if keys.is_exact(scored) else self.unmarked_scores
         kind = scored.node.metadata.get(keys.SCORE_KIND, unmarked)
-        if scored.score is None or kind == keys.SIMILARITY:
+        if scored.score is None or kind != keys.L2_DISTANCE:
             return scored
         return keys.annotate(
             scored,
             score=normalize_l2(scored.score, self.max_l2_distance),
             annotations={keys.SCORE_KIND: keys.SIMILARITY, keys.DISTANCE: scored.score},
         )
-
-
-def relevance_level_of(nodes: Sequence[NodeWithScore]) -> RelevanceLevel | None:
-    """Read the level that a ``RelevancePostprocessor`` gave a result.
-
-    :param nodes: The postprocessor's output.
-    :returns: The level; None for an empty result.
-    :raises ValueError: If there are nodes, but no postprocessor has judged them.
-    """
-    if not nodes:
-        return None
-    level = nodes[0].node.metadata.get(keys.RELEVANCE_LEVEL)
-    if level is None:
-        raise ValueError("these nodes carry no relevance level: run a RelevancePostprocessor over them first")
-    return RelevanceLevel(level)
-
-
-def _match_count(exact: Sequence[NodeWithScore]) -> int:
-    return max((int(scored.node.metadata.get(keys.MATCH_COUNT, len(exact))) for scored in exact), default=0)
-
-
-def _is_decisive(exact: Sequence[NodeWithScore]) -> bool:
-    if not exact:
-        return False
-    said = [scored.node.metadata[keys.DECISIVE] for scored in exact if keys.DECISIVE in scored.node.metadata]
-    return all(said) if said else _match_count(exact) == 1

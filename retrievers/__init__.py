@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from knowledge_lookup.retrievers.bm25_index import Bm25Index as Bm25Index
     from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError as DocumentNotFoundError
     from knowledge_lookup.retrievers.document_reader import DocumentReader as DocumentReader
     from knowledge_lookup.retrievers.errors import EmbeddingError as EmbeddingError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from knowledge_lookup.retrievers.errors import KnowledgeLookupError as KnowledgeLookupError
     from knowledge_lookup.retrievers.errors import VectorStoreError as VectorStoreError
     from knowledge_lookup.retrievers.errors import VectorStoreUnavailableError as VectorStoreUnavailableError
+    from knowledge_lookup.retrievers.hybrid_retriever import HybridRetriever as HybridRetriever
     from knowledge_lookup.retrievers.keyword_index import KeywordIndex as KeywordIndex
     from knowledge_lookup.retrievers.keyword_match import KeywordEntry as KeywordEntry
     from knowledge_lookup.retrievers.keyword_match import KeywordMatch as KeywordMatch
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
     from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore as MilvusChunkStore
     from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever as MilvusVectorRetriever
     from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle as ScopedQueryBundle
+    from knowledge_lookup.retrievers.term_statistics import TermStatistics as TermStatistics
 
 _MODULES = {
+    "Bm25Index": "bm25_index",
     "DocumentNotFoundError": "document_reader",
     "DocumentReader": "document_reader",
     "EmbeddingError": "errors",
     "EmbeddingModelMismatchError": "errors",
+    "HybridRetriever": "hybrid_retriever",
     "KeywordEntry": "keyword_match",
     "KeywordIndex": "keyword_index",
     "KeywordMatch": "keyword_match",
@@ -41,6 +46,7 @@ _MODULES = {
     "MilvusChunkStore": "milvus_chunk_store",
     "MilvusVectorRetriever": "milvus_vector_retriever",
     "ScopedQueryBundle": "scoped_query_bundle",
+    "TermStatistics": "term_statistics",
     "VectorStoreError": "errors",
     "VectorStoreUnavailableError": "errors",
 }

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from knowledge_lookup.retrievers.decisiveness import QueryWords, accounts_for, what_is_left
+from knowledge_lookup.retrievers.decisiveness import QueryWords, what_is_left
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 from knowledge_lookup.retrievers.keyword_match import KeywordEntry, KeywordMatch, KeywordMatches
 from knowledge_lookup.retrievers.normal_form import is_cjk, normal_form
@@ -119,6 +119,9 @@ class KeywordIndex:
         The longest match wins: a term inside a longer matched one doesn't count, so a term that equals the whole query
         beats everything. A document whose matches are only a part of another document's doesn't count either.
 
+        The match is decisive when exactly one document is found and the rest of the query is nothing but words that
+        ask for what it says, report or handle; any other word may ask for more than the document holds.
+
         Of a query longer than 2,000 characters (as it came in, space at the ends aside) only the beginning is matched,
         up to the last white space or CJK character before that length, and the match is never decisive.
 
@@ -135,8 +138,8 @@ class KeywordIndex:
         return KeywordMatches(
             query=normal,
             matches=tuple(matches),
-            decisive=len(matches) == 1 and len(beginning) == len(whole) and accounts_for(rest),
-            rest=rest.text,
+            decisive=len(matches) == 1 and len(beginning) == len(whole) and not rest,
+            rest=rest,
         )
 
     def _document_of(self, entry: KeywordEntry) -> _Document:

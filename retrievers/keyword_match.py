@@ -46,8 +46,8 @@ class KeywordMatches:
     :param query: The normal form that was matched (of a long query, of its beginning only).
     :param matches: The matching documents, best first: title equality, longest matched term, path.
     :param decisive: True when exactly one document matches and its matched terms account for the query.
-    :param rest: What the matched terms didn't account for once question words and general words are taken out;
-        empty when nothing is left.
+    :param rest: What the matched terms didn't account for once the listed words are taken out (those that ask, report
+        or handle); empty when nothing is left.
     """
 
     query: str

@@ -11,6 +11,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.hybrid_retriever import HybridRetriever
 from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
 from knowledge_lookup.retrievers.keyword_retriever import KeywordRetriever
 from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
@@ -21,7 +22,9 @@ from knowledge_lookup.retrievers.term_occurrence import contains_term
 dispatcher = get_dispatcher(__name__)
 
 _CANDIDATES_PER_PASSAGE = 5
-"""So many chunks are fetched for each passage wanted: several may belong to one document that is left out."""
+_FEWEST_CANDIDATES = 40
+"""So many chunks are fetched for each passage wanted, and so many at least: several may belong to one document that is
+left out, and a passage is judged by how much better it is than what else there is."""
 _MATCHED_DOCUMENTS_SEARCHED = 100
 """Of a keyword that more documents share than this, the first so many by rank are searched on their own."""
 
@@ -74,7 +77,8 @@ class KnowledgeRetriever(BaseRetriever):
         engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
 
     :param keyword_retriever: L0.
-    :param vector_retriever: L1; its ``similarity_top_k`` is the number of passages.
+    :param vector_retriever: L1, by meaning alone or by words as well; its ``similarity_top_k`` is the number of
+        passages.
     :param node_postprocessors: LlamaIndex postprocessors, run in this order over the candidates.
     :param callback_manager: LlamaIndex's callback manager; None makes an empty one.
     """
@@ -82,7 +86,7 @@ class KnowledgeRetriever(BaseRetriever):
     def __init__(
         self,
         keyword_retriever: KeywordRetriever,
-        vector_retriever: MilvusVectorRetriever,
+        vector_retriever: MilvusVectorRetriever | HybridRetriever,
         *,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         callback_manager: CallbackManager | None = None,
@@ -167,7 +171,9 @@ class KnowledgeRetriever(BaseRetriever):
         attempt.exact = tuple(ranked[: attempt.most_exact])
         attempt.others = tuple(ranked[attempt.most_exact :])
         nodes = self._keyword_retriever.to_nodes(attempt.matches, attempt.exact, distances=distances)
-        return [*nodes, *attempt.marked_passages()], attempt.withheld_passages()
+        passages, withheld = attempt.marked_passages(), attempt.withheld_passages()
+        # What is withheld is judged in the company of the rest: how much better one is may be what it's judged by.
+        return [*nodes, *passages], [*withheld, *passages] if withheld else []
 
     @staticmethod
     def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
@@ -211,7 +217,7 @@ class _Attempt:
 
     def searches(self) -> Iterator[tuple[str, ScopedQueryBundle]]:
         """Give one search after the other; what was found must be in ``found`` before the next is asked for."""
-        candidates = self.top_k * _CANDIDATES_PER_PASSAGE
+        candidates = max(self.top_k * _CANDIDATES_PER_PASSAGE, _FEWEST_CANDIDATES)
         excluded, only = self.bundle.exclude_documents, self.bundle.only_documents
         yield (
             _ALL,
@@ -239,8 +245,10 @@ class _Attempt:
         return frozenset(match.entry.file_path for match in equals[:_MATCHED_DOCUMENTS_SEARCHED])
 
     def passages(self) -> list[NodeWithScore]:
-        found = [*self.found.get(_ALL, []), *self.found.get(_MATCHED, [])]
-        return list({scored.node.node_id: scored for scored in found}.values())
+        everything = self.found.get(_ALL, [])
+        known = {scored.node.node_id for scored in everything}
+        more = {s.node.node_id: _unranked(s) for s in self.found.get(_MATCHED, []) if s.node.node_id not in known}
+        return [*everything, *more.values()]
 
     def marked_passages(self) -> list[NodeWithScore]:
         """Mark one passage for each match that covers a part of the query that the best match doesn't.
@@ -251,7 +259,7 @@ class _Attempt:
         for match in self.exact[1:]:
             if match.spans <= self.exact[0].spans:
                 continue
-            own = sorted((p for p in passages if _path(p) == match.entry.file_path), key=_distance)
+            own = sorted((p for p in passages if keys.document_of(p) == match.entry.file_path), key=_distance)
             naming = [p for p in own if any(contains_term(normal_form(_whole_text(p)), t) for t in match.terms)]
             for speaking in (naming or own)[:1]:
                 marked = keys.annotate(
@@ -264,7 +272,7 @@ class _Attempt:
         """Squared L2 distance of each document's nearest passage."""
         nearest: dict[str, float] = {}
         for scored in self.passages():
-            path = _path(scored)
+            path = keys.document_of(scored)
             if scored.score is not None and scored.score < nearest.get(path, float("inf")):
                 nearest[path] = scored.score
         return nearest
@@ -283,34 +291,38 @@ class _Attempt:
 
     def withheld_passages(self) -> list[NodeWithScore]:
         """The excluded documents' passages that rank among the first ``top_k`` of all."""
-        withheld = self.found.get(_WITHHELD, [])
+        withheld = [_unranked(scored) for scored in self.found.get(_WITHHELD, [])]
         if not withheld:
             return []
         ranked = sorted([*self.found.get(_ALL, []), *withheld], key=_distance)[: self.top_k]
-        return [scored for scored in ranked if _path(scored) in self.bundle.exclude_documents]
+        return [scored for scored in ranked if keys.document_of(scored) in self.bundle.exclude_documents]
 
     def withheld_documents(self, passages: Sequence[NodeWithScore]) -> tuple[str, ...]:
         matched = [m.entry.file_path for m in self.matches.matches]
         excluded = [path for path in matched if path in self.bundle.exclude_documents]
-        return tuple(dict.fromkeys([*excluded, *(_path(scored) for scored in passages)]))
+        found = [keys.document_of(scored) for scored in passages]
+        return tuple(dict.fromkeys([*excluded, *(path for path in found if path in self.bundle.exclude_documents)]))
 
 
 def _select(nodes: list[NodeWithScore], top_k: int) -> list[NodeWithScore]:
     """Keep all keyword matches and the passages that the class promises, in the order that they have."""
-    matched = [_path(scored) for scored in nodes if keys.is_exact(scored)]
+    matched = [keys.document_of(scored) for scored in nodes if keys.is_exact(scored)]
     primary = matched[0] if matched else None
     passages = [scored for scored in nodes if not keys.is_exact(scored)]
-    own = [scored for scored in passages if primary is not None and _path(scored) == primary][:1]
-    first_of_matched = list({_path(s): s for s in reversed(passages) if _path(s) in matched[1:]}.values())[::-1]
-    more_of_matched = [scored for scored in passages if _path(scored) in matched[1:]]
-    others = [scored for scored in passages if _path(scored) != primary]
+    own = [scored for scored in passages if primary is not None and keys.document_of(scored) == primary][:1]
+    first_of_matched = list(
+        {keys.document_of(s): s for s in reversed(passages) if keys.document_of(s) in matched[1:]}.values()
+    )[::-1]
+    more_of_matched = [scored for scored in passages if keys.document_of(scored) in matched[1:]]
+    others = [scored for scored in passages if keys.document_of(scored) != primary]
     in_line = {s.node.node_id: s for s in [*first_of_matched, *more_of_matched, *others]}
     kept = {*list(in_line)[:top_k], *(scored.node.node_id for scored in own)}
     return [scored for scored in nodes if keys.is_exact(scored) or scored.node.node_id in kept]
 
 
-def _path(scored: NodeWithScore) -> str:
-    return str(scored.node.metadata.get(keys.FILE_PATH, scored.node.ref_doc_id))
+def _unranked(scored: NodeWithScore) -> NodeWithScore:
+    """Drop the ranks that a passage had among those of a few documents only."""
+    return keys.annotate(scored, score=scored.score, annotations={keys.DENSE_RANK: None, keys.SPARSE_RANK: None})
 
 
 def _whole_text(scored: NodeWithScore) -> str:

@@ -32,18 +32,28 @@ MATCHED_TERMS = "kl_matched_terms"
 """The matched terms in normal form, in the order in which the query names them: on L0 nodes, and on the passage that
 speaks for a further matching document; such a passage stays whatever its similarity."""
 SCORE_KIND = "kl_score_kind"
-"""What ``NodeWithScore.score`` is: ``L2_DISTANCE`` (squared, smaller is closer) or ``SIMILARITY`` (0 to 1)."""
+"""What ``NodeWithScore.score`` is: ``L2_DISTANCE`` (squared, smaller is closer), ``SIMILARITY`` (0 to 1) or
+``PROBABILITY`` (0 to 1)."""
 DISTANCE = "kl_l2_distance"
 """The raw squared L2 distance that a similarity was made of."""
+SIMILARITY_SCORE = "kl_similarity"
+"""The similarity that a probability was made of."""
+EVIDENCE = "kl_evidence"
+"""The features that a probability was made of, by name."""
+DENSE_RANK = "kl_dense_rank"
+"""Rank in the search by meaning, from 1; absent where that search didn't return the passage."""
+SPARSE_RANK = "kl_sparse_rank"
+"""Rank in the search by words, from 1; absent where that search didn't return the passage."""
 RELEVANCE_LEVEL = "kl_relevance_level"
 COMPLETENESS_HINT = "kl_completeness_hint"
 
 MatchType = Literal["exact_L0", "semantic_L1"]
-ScoreKind = Literal["l2_distance", "similarity"]
+ScoreKind = Literal["l2_distance", "similarity", "probability"]
 EXACT_L0: MatchType = "exact_L0"
 SEMANTIC_L1: MatchType = "semantic_L1"
 L2_DISTANCE: ScoreKind = "l2_distance"
 SIMILARITY: ScoreKind = "similarity"
+PROBABILITY: ScoreKind = "probability"
 
 
 def annotate(scored: NodeWithScore, *, score: float | None, annotations: Mapping[str, Any]) -> NodeWithScore:
@@ -68,6 +78,17 @@ def is_exact(scored: NodeWithScore) -> bool:
     :returns: True for a node marked ``EXACT_L0``.
     """
     return bool(scored.node.metadata.get(MATCH_TYPE) == EXACT_L0)
+
+
+def document_of(scored: NodeWithScore) -> str:
+    """Tell which document a node belongs to.
+
+    :param scored: Any scored node.
+    :returns: Its file path; for a node of another application LlamaIndex's id of the document, or the node's own id
+        where it belongs to none.
+    """
+    document = scored.node.metadata.get(FILE_PATH, scored.node.ref_doc_id)
+    return scored.node.node_id if document is None else str(document)
 
 
 def _with(keys: list[str], more: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,9 @@ LlamaIndex code can read it. Reading and writing go straight to the client: that
 returns no vectors, puts a time limit on each call and always replaces a chunk that is there.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.utils import iter_batch
@@ -16,8 +18,18 @@ from knowledge_lookup.retrievers.errors import VectorStoreError
 from knowledge_lookup.retrievers.milvus_collection import MilvusCollection
 from knowledge_lookup.retrievers.milvus_collection_check import METRIC
 from knowledge_lookup.retrievers.milvus_expression import all_of, is_in, is_not_in, string_literal
+from knowledge_lookup.retrievers.milvus_iteration import iterate_rows
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite
-from knowledge_lookup.retrievers.milvus_rows import DOCUMENT_FIELD, ID_FIELD, NODE_FIELDS, row_of, scored_node
+from knowledge_lookup.retrievers.milvus_rows import (
+    DOCUMENT_FIELD,
+    ID_FIELD,
+    NODE_FIELDS,
+    passage_of,
+    row_of,
+    scored_node,
+    squared_distance,
+)
+from knowledge_lookup.retrievers.passage import PASSAGE_FIELDS, Passage
 
 _MOST_HITS = 16_384
 """More than this Milvus refuses to return in one answer."""
@@ -129,9 +141,54 @@ class MilvusChunkStore:
                 consistency_level=self._consistency_level,
                 timeout=self._collection.timeout,
             )
-            return [scored_node(hit, vector_store) for hit in answer[0]]
+            return [scored_node(hit["entity"], float(hit["distance"]), vector_store) for hit in answer[0]]
 
         return self._collection.run("searched", nearest, dimension=len(embedding)) or []
+
+    def measure(self, embedding: Sequence[float], node_ids: Sequence[str]) -> list[NodeWithScore]:
+        """Measure how far some chunks are from a query vector.
+
+        :param embedding: Unit vector of the collection's dimension.
+        :param node_ids: The chunks; one that isn't there is left out.
+        :returns: Nodes in the order of ``node_ids``, scored as :meth:`search` scores them.
+        :raises VectorStoreUnavailableError: If Milvus doesn't answer within the time limit.
+        :raises VectorStoreError: If the collection doesn't fit (see :meth:`open`).
+        """
+        if not node_ids:
+            return []
+
+        def fetch(vector_store: MilvusVectorStore) -> list[NodeWithScore]:
+            # By id and not by a filtered search, which costs Milvus Lite several times as much.
+            rows = vector_store.client.get(
+                self._collection.name,
+                ids=list(node_ids),
+                output_fields=[ID_FIELD, vector_store.text_key, vector_store.embedding_field, *NODE_FIELDS],
+                timeout=self._collection.timeout,
+            )
+            found = {row[ID_FIELD]: row for row in rows}
+            return [
+                scored_node(row, squared_distance(embedding, row[vector_store.embedding_field]), vector_store)
+                for node_id in node_ids
+                if (row := found.get(node_id)) is not None
+            ]
+
+        return self._collection.run("searched", fetch, dimension=len(embedding)) or []
+
+    def passages(self, file_paths: Collection[str] | None = None) -> Iterator[Passage]:
+        """Read chunks as passages of text, for a search by words.
+
+        :param file_paths: Only those of these documents; None for all.
+        :returns: The passages in any order; none when the collection doesn't exist.
+        :raises VectorStoreUnavailableError: If Milvus doesn't answer.
+        """
+
+        def read(vector_store: MilvusVectorStore) -> list[Passage]:
+            fields = [ID_FIELD, DOCUMENT_FIELD, vector_store.text_key, *PASSAGE_FIELDS]
+            only = is_in(DOCUMENT_FIELD, file_paths) if file_paths is not None else ""
+            return [passage_of(row, vector_store) for row in self._rows(vector_store, fields, only)]
+
+        if file_paths is None or file_paths:
+            yield from self._collection.run("read", read) or []
 
     def is_empty(self) -> bool:
         """Tell whether there is no chunk at all, be it that the collection doesn't exist.
@@ -161,21 +218,7 @@ class MilvusChunkStore:
         """
 
         def count(vector_store: MilvusVectorStore) -> dict[str, int]:
-            counts: dict[str, int] = {}
-            client = vector_store.client
-            # The iterator begins with the same question, but waits for the answer without end.
-            client.describe_collection(self._collection.name, timeout=self._collection.timeout)
-            rows = client.query_iterator(
-                self._collection.name,
-                batch_size=_READ_BATCH,
-                output_fields=[DOCUMENT_FIELD],
-                timeout=self._collection.slow_timeout,
-            )
-            while batch := rows.next():
-                for row in batch:
-                    counts[row[DOCUMENT_FIELD]] = counts.get(row[DOCUMENT_FIELD], 0) + 1
-            rows.close()
-            return counts
+            return dict(Counter(row[DOCUMENT_FIELD] for row in self._rows(vector_store, [DOCUMENT_FIELD])))
 
         return self._collection.run("read", count) or {}
 
@@ -258,6 +301,18 @@ class MilvusChunkStore:
         A vector store that the application handed over stays open. The next call opens the collection again.
         """
         self._collection.close()
+
+    def _rows(
+        self, vector_store: MilvusVectorStore, output_fields: Sequence[str], expression: str = ""
+    ) -> Iterator[dict[str, Any]]:
+        return iterate_rows(
+            vector_store.client,
+            self._collection.name,
+            output_fields=output_fields,
+            expression=expression,
+            timeout=self._collection.timeout,
+            slow_timeout=self._collection.slow_timeout,
+        )
 
     def _delete(self, expression: str) -> None:
         def delete(vector_store: MilvusVectorStore) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -86,6 +86,16 @@ class MilvusVectorRetriever(BaseRetriever):
         """
         # The model may have to be loaded first, and an async client of an endpoint is bound to one event loop.
         return await asyncio.to_thread(self.embed, query_bundle)
+
+    def measure(self, embedding: Sequence[float], node_ids: Sequence[str]) -> list[NodeWithScore]:
+        """Measure how far some chunks are from a query, wherever they would rank.
+
+        :param embedding: The query's vector, as :meth:`embed` gives it.
+        :param node_ids: The chunks; one that isn't in the collection is left out.
+        :returns: Nodes in the order of ``node_ids``, scored as this retriever scores what it finds.
+        :raises VectorStoreError: If Milvus can't be used.
+        """
+        return self._store.measure(embedding, node_ids)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         bundle = ScopedQueryBundle.of(query_bundle)

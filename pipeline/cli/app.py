@@ -2,16 +2,20 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from knowledge_lookup.pipeline.cli import rendering
+from knowledge_lookup.pipeline.cli import explaining, rendering
 from knowledge_lookup.pipeline.cli.documents import documents
-from knowledge_lookup.pipeline.cli.options import JsonOption, SessionOption, load_settings, open_pipeline
-
-if TYPE_CHECKING:
-    from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
+from knowledge_lookup.pipeline.cli.measuring import evaluate, tune
+from knowledge_lookup.pipeline.cli.options import (
+    JsonOption,
+    SessionOption,
+    index_if_needed,
+    load_settings,
+    open_pipeline,
+)
 
 app = typer.Typer(
     name="knowledge-lookup",
@@ -23,6 +27,8 @@ app = typer.Typer(
 )
 
 app.add_typer(documents)
+app.command()(evaluate)
+app.command()(tune)
 
 
 @app.callback()
@@ -95,16 +101,26 @@ def lookup(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="Keywords or a question.")],
     session: SessionOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show by what evidence the result was judged; for people.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look up a query as an agent would; an unindexed knowledge base is indexed first."""
+    if explain and as_json:
+        raise typer.BadParameter(
+            "the JSON is what an agent gets, without evidence: leave out --json", param_hint="--explain"
+        )
     with open_pipeline(context, session=session) as pipeline:
-        _index_if_needed(pipeline)
+        index_if_needed(pipeline)
         result = pipeline.lookup(query, session_id=session)
+        explanation = pipeline.explain(query) if explain else None
     if as_json:
         rendering.raw(result.to_json())
     else:
         rendering.lookup_result(result)
+    if explanation is not None:
+        explaining.explanation(explanation)
 
 
 @app.command()
@@ -116,7 +132,7 @@ def search(
 ) -> None:
     """Search passages by meaning alone, with their similarities; for people, without memory."""
     with open_pipeline(context) as pipeline:
-        _index_if_needed(pipeline)
+        index_if_needed(pipeline)
         nodes = pipeline.search(query, top_k=top_k)
     if as_json:
         rendering.json_object(rendering.passages_as_dict(nodes))
@@ -140,7 +156,7 @@ def chat(
     if as_json and question is None:
         raise typer.BadParameter("--json needs a question", param_hint="--json")
     with open_pipeline(context, session=session) as pipeline:
-        _index_if_needed(pipeline)
+        index_if_needed(pipeline)
         with Chat(pipeline, session_id=session, plan=plan, quiet=as_json) as conversation:
             if question is None:
                 conversation.run_interactive()
@@ -158,34 +174,12 @@ def knowledge_map(
 ) -> None:
     """Print the map of the domains that a planner gets, as YAML."""
     with open_pipeline(context) as pipeline:
-        _index_if_needed(pipeline)
+        index_if_needed(pipeline)
         text = pipeline.knowledge_map(max_characters=max_characters)
     if as_json:
         rendering.knowledge_map_as_json(text)
     else:
         rendering.raw(text.rstrip("\n"))
-
-
-@app.command()
-def evaluate(
-    context: typer.Context,
-    queries: Annotated[
-        Path, typer.Option("--queries", help='JSONL: {"query": ..., "gold": [paths], "kind": ...} a line.')
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """Measure the knowledge base with labelled queries; an empty "gold" says that there is no answer."""
-    from knowledge_lookup.pipeline.evaluation import read_queries
-
-    labelled = read_queries(queries)
-    with open_pipeline(context) as pipeline:
-        _index_if_needed(pipeline)
-        with rendering.progress_bar("evaluating") as progress:
-            report = pipeline.evaluate(labelled, progress=progress)
-    if as_json:
-        rendering.json_object(report.to_dict())
-    else:
-        rendering.evaluation(report)
 
 
 @app.command()
@@ -202,11 +196,3 @@ def doctor(
     rendering.differences(differences, as_json=as_json)
     if differences:
         raise typer.Exit(1)
-
-
-def _index_if_needed(pipeline: "KnowledgePipeline") -> None:
-    if pipeline.is_indexed():
-        return
-    with rendering.progress_bar("indexing the knowledge base first") as progress:
-        report = pipeline.sync(progress=progress)
-    rendering.skipped_files(report)

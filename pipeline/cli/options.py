@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knowledge_lookup.pipeline.cli import rendering
 from knowledge_lookup.pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,3 +47,16 @@ def open_pipeline(context: typer.Context, *, session: str | None = None) -> "Kno
     from knowledge_lookup.pipeline import KnowledgePipeline
 
     return KnowledgePipeline.from_settings(load_settings(context, session=session))
+
+
+def index_if_needed(pipeline: "KnowledgePipeline") -> None:
+    """Index a knowledge base that has never been indexed, or was left unfinished.
+
+    :param pipeline: The pipeline.
+    :raises KnowledgeLookupError: If it can't be indexed.
+    """
+    if pipeline.is_indexed():
+        return
+    with rendering.progress_bar("indexing the knowledge base first") as progress:
+        report = pipeline.sync(progress=progress)
+    rendering.skipped_files(report)

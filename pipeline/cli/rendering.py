@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from knowledge_lookup.agents.lookup_result import LookupResult
     from knowledge_lookup.pipeline.doctor import Difference
-    from knowledge_lookup.pipeline.evaluation import EvaluationReport
     from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
     from knowledge_lookup.pipeline.storage import DocumentRecord
 
@@ -233,30 +232,6 @@ def differences(found: Sequence["Difference"], *, as_json: bool) -> None:
         remark(f"{len(found)} differences; `knowledge-lookup doctor --fix` mends them")
     else:
         raw("files, database, Milvus and keyword index agree")
-
-
-def evaluation(report: "EvaluationReport") -> None:
-    """Print the figures of an evaluation, those of each kind of query and the worst errors.
-
-    :param report: The outcomes.
-    """
-    from knowledge_lookup.postprocessors import RelevanceLevel
-
-    kinds = report.by_kind
-    for name, part in {"all": report, **(kinds if len(kinds) > 1 else {})}.items():
-        raw(f"{name}: {len(part.outcomes)} queries")
-        for k in (1, 3, 5):
-            raw(f"  recall@{k}              {part.recall_at(k)}")
-        raw(f"  MRR                   {'-' if part.mrr is None else f'{part.mrr:.3f}'}")
-        raw(f"  hit rate              {part.hit_rate}")
-        raw(f"  not found, rightly    {part.not_found_rate}")
-        for level in RelevanceLevel:
-            raw(f"  {level.value + ' right':21} {part.right_at(level)}")
-    p50, p95 = report.latency_ms()
-    raw(f"latency: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
-    for outcome in report.worst:
-        claimed = "not found" if outcome.level is None else outcome.level.value
-        raw(f"wrong: {claimed}: {outcome.query.query} (right: {', '.join(sorted(outcome.query.gold)) or 'nothing'})")
 
 
 def _document(record: "DocumentRecord") -> dict[str, Any]:

@@ -38,7 +38,8 @@ class Share:
         share, n, z2 = self.count / self.total, self.total, _Z_95**2
         centre = (share + z2 / (2 * n)) / (1 + z2 / n)
         half = _Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-        return max(centre - half, 0.0), min(centre + half, 1.0)
+        # At 0 and 1 rounding would leave the share itself outside.
+        return max(min(centre - half, share), 0.0), min(max(centre + half, share), 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the share as JSON values."""
@@ -66,6 +67,7 @@ class Outcome:
     :param delivered: Documents whose text was delivered.
     :param level: The level; None when nothing was found.
     :param latency_ms: Milliseconds of the look-up.
+    :param evidence: What the result was judged by, for people to read.
     """
 
     query: LabelledQuery
@@ -73,11 +75,17 @@ class Outcome:
     delivered: tuple[str, ...]
     level: RelevanceLevel | None
     latency_ms: float
+    evidence: str = ""
 
     @property
     def rank(self) -> int | None:
         """Rank of the first right document, from 1; None if there's none."""
         return next((rank for rank, path in enumerate(self.ranked, start=1) if path in self.query.gold), None)
+
+    @property
+    def reciprocal_rank(self) -> float:
+        """One over the rank, 0 to 1; 0 if there's no right document."""
+        return 0.0 if self.rank is None else 1 / self.rank
 
     @property
     def is_right(self) -> bool:
@@ -95,6 +103,7 @@ class Outcome:
             "level": None if self.level is None else self.level.value,
             "delivered": list(self.delivered),
             "rank": self.rank,
+            "evidence": self.evidence,
         }
 
 
@@ -130,7 +139,7 @@ class EvaluationReport:
         """Mean reciprocal rank of the first right document, 0 to 1; None without answerable queries."""
         if not self.answerable:
             return None
-        return sum(1 / outcome.rank for outcome in self.answerable if outcome.rank is not None) / len(self.answerable)
+        return sum(outcome.reciprocal_rank for outcome in self.answerable) / len(self.answerable)
 
     @property
     def hit_rate(self) -> Share:

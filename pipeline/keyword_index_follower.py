@@ -51,6 +51,8 @@ class KeywordIndexFollower:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._read_up_to = 0
+        self._applied: set[int] = set()
+        """Changes after ``_read_up_to`` that were applied; others may yet become visible among them."""
         self._is_failing = False
 
     def load(self) -> None:
@@ -81,7 +83,8 @@ class KeywordIndexFollower:
         :raises DatabaseError: If the database can't be read.
         """
         changes = self._changes.since(self._read_up_to)
-        for file_path in dict.fromkeys(change.file_path for change in changes):
+        new = [change for change in changes if change.id not in self._applied]
+        for file_path in dict.fromkeys(change.file_path for change in new):
             self._bm25_index.mark_changed(file_path)
             record = self._documents.get(file_path)
             if record is None:
@@ -90,6 +93,7 @@ class KeywordIndexFollower:
                 self._index.add(keyword_entry(record))
         settled = [change.id for change in changes if change.changed_at < datetime.now(UTC) - _OVERLAP]
         self._read_up_to = max([self._read_up_to, *settled])
+        self._applied = {change.id for change in changes if change.id > self._read_up_to}
 
     def _follow(self) -> None:
         while not self._stopped.wait(self._interval):

@@ -1,8 +1,8 @@
 """The node postprocessor that judges a result by all its evidence: similarity, words, and what the corpus is like."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Literal
+from dataclasses import fields, replace
+from typing import Any, Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -64,7 +64,7 @@ class EvidencePostprocessor(BaseNodePostprocessor):
         if unjudged:
             if query_bundle is None:
                 raise ValueError("evidence is judged against a query: give query_bundle or query_str")
-            judged = iter(self._judged([self._with_similarity(scored) for scored in unjudged], query_bundle))
+            judged = iter(self._judged(unjudged, query_bundle))
             passages = [scored if _kind(scored) == keys.PROBABILITY else next(judged) for scored in passages]
         best = _best_of_documents(passages)
         return mark_level(
@@ -77,35 +77,42 @@ class EvidencePostprocessor(BaseNodePostprocessor):
 
     def _judged(self, passages: Sequence[NodeWithScore], query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = QueryEvidence(query_bundle.query_str, self.statistics)
-        by_document: dict[str, list[int]] = {}
-        for position, scored in enumerate(passages):
-            if scored.score is not None:
-                by_document.setdefault(keys.document_of(scored), []).append(position)
-        background = backgrounds(
-            {document: [_score(passages[at]) for at in positions] for document, positions in by_document.items()}
-        )
-        evidence: dict[int, Evidence] = {}
-        for document, positions in by_document.items():
-            for at in positions:
-                text = passage_text(passages[at].node)
-                evidence[at] = query.of(text, _score(passages[at]), background=background[document])
-            best = max(positions, key=lambda at: self.profile.probability(evidence[at]))
-            evidence[best] = _together([evidence[at] for at in positions])
-        return [
-            scored
-            if at not in evidence
-            else _with_probability(scored, self.profile.probability(evidence[at]), evidence[at])
-            for at, scored in enumerate(passages)
-        ]
+        similarities = [self._similarity(scored) for scored in passages]
+        by_document: dict[str, dict[int, float]] = {}
+        for position, (scored, similarity) in enumerate(zip(passages, similarities, strict=True)):
+            if similarity is not None:
+                by_document.setdefault(keys.document_of(scored), {})[position] = similarity
+        background = backgrounds({document: list(found.values()) for document, found in by_document.items()})
+        judged = list(passages)
+        for document, found in by_document.items():
+            evidence = {
+                at: query.of(passage_text(passages[at].node), similarity, background=background[document])
+                for at, similarity in found.items()
+            }
+            probabilities = {at: self.profile.probability(features) for at, features in evidence.items()}
+            best = max(probabilities, key=lambda at: probabilities[at])
+            evidence[best] = _together(list(evidence.values()))
+            probabilities[best] = self.profile.probability(evidence[best])
+            for at, features in evidence.items():
+                judged[at] = self._with_probability(passages[at], probabilities[at], features, found[at])
+        return judged
 
-    def _with_similarity(self, scored: NodeWithScore) -> NodeWithScore:
+    def _similarity(self, scored: NodeWithScore) -> float | None:
         if scored.score is None or _kind(scored, self.unmarked_scores) == keys.SIMILARITY:
-            return scored
-        return keys.annotate(
-            scored,
-            score=normalize_l2(scored.score, self.max_l2_distance),
-            annotations={keys.SCORE_KIND: keys.SIMILARITY, keys.DISTANCE: scored.score},
-        )
+            return scored.score
+        return normalize_l2(scored.score, self.max_l2_distance)
+
+    def _with_probability(
+        self, scored: NodeWithScore, probability: float, evidence: Evidence, similarity: float
+    ) -> NodeWithScore:
+        said: dict[str, Any] = {
+            keys.SCORE_KIND: keys.PROBABILITY,
+            keys.SIMILARITY_SCORE: similarity,
+            keys.EVIDENCE: {field.name: getattr(evidence, field.name) for field in fields(evidence)},
+        }
+        if _kind(scored, self.unmarked_scores) != keys.SIMILARITY:
+            said[keys.DISTANCE] = scored.score
+        return keys.annotate(scored, score=probability, annotations=said)
 
     def _exact_with_probability(self, scored: NodeWithScore, best: dict[str, float]) -> NodeWithScore:
         if scored.score is None or _kind(scored, keys.SIMILARITY) != keys.L2_DISTANCE:
@@ -131,26 +138,10 @@ def _kind(scored: NodeWithScore, unmarked: str = "") -> str:
     return str(scored.node.metadata.get(keys.SCORE_KIND, unmarked))
 
 
-def _score(scored: NodeWithScore) -> float:
-    return 0.0 if scored.score is None else scored.score
-
-
 def _together(evidence: Sequence[Evidence]) -> Evidence:
     """Put the evidence of one document's passages together: the best of each feature."""
     nearest = max(evidence, key=lambda found: found.similarity)
     return replace(nearest, coverage=max(found.coverage for found in evidence))
-
-
-def _with_probability(scored: NodeWithScore, probability: float, evidence: Evidence) -> NodeWithScore:
-    return keys.annotate(
-        scored,
-        score=probability,
-        annotations={
-            keys.SCORE_KIND: keys.PROBABILITY,
-            keys.SIMILARITY_SCORE: scored.score,
-            keys.EVIDENCE: asdict(evidence),
-        },
-    )
 
 
 def _best_of_documents(passages: Sequence[NodeWithScore]) -> dict[str, float]:

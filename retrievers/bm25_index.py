@@ -109,16 +109,15 @@ class Bm25Index:
 
         :param term: A term.
         :param within: Only passages of these documents; None for all.
-        :returns: 0 or more; over all documents, what was deleted or replaced may count until tantivy merges its
-            segments.
+        :returns: 0 or more.
         :raises KnowledgeLookupError: If passages have to be read and the source can't give them.
         """
         index = self._current()
-        if within is None:
-            return int(index.searcher().doc_freq(_TERMS, term))
-        documents = tantivy.Query.term_set_query(index.schema, _DOCUMENT, list(within))
         having = tantivy.Query.term_query(index.schema, _TERMS, term, index_option="freq")
-        return _count(index, having.and_must_match(documents))
+        if within is not None:
+            having = having.and_must_match(tantivy.Query.term_set_query(index.schema, _DOCUMENT, list(within)))
+        # The searcher's own document frequency goes on counting what was deleted.
+        return _count(index, having)
 
     def _current(self) -> tantivy.Index:
         with self._changed_lock:

@@ -18,6 +18,8 @@ from knowledge_lookup.retrievers.term_statistics import inverse_passage_frequenc
 
 _DEPTH = 20
 """Candidates of each search at least, however few are wanted: what only one of them ranks high must get in."""
+_MEASURED = 10
+"""So many of the first by words get in by that alone; each has to be fetched to be measured."""
 _RANK_CONSTANT = 10
 _COVERAGE_WEIGHT = 3.0
 
@@ -97,12 +99,12 @@ class HybridRetriever(BaseRetriever):
         terms = query_terms(bundle.query_str)
         found = self._bm25_index.search(
             terms,
-            limit=depth,
+            limit=_DEPTH,
             exclude_documents=bundle.exclude_documents,
             only_documents=bundle.only_documents,
         )
         known = {scored.node.node_id for scored in dense}
-        missing = [node_id for node_id, _ in found if node_id not in known]
+        missing = [node_id for node_id, _ in found[:_MEASURED] if node_id not in known]
         measured = self._vector_retriever.measure(searched.embedding, missing)
         return self._fused(bundle.query_str, terms, dense, measured, [node_id for node_id, _ in found])[:limit]
 

@@ -82,13 +82,17 @@ def contains(folded_text: str, term: str) -> bool:
     return False
 
 
-def folded(text: str) -> str:
+def folded(text: str, *, with_humps: bool = True) -> str:
     """Bring a passage into the form that :func:`contains` searches.
 
     :param text: The passage.
+    :param with_humps: Whether parts of names in camel case are to be found, which costs as much as all the rest and
+        is of no use to CJK terms.
     :returns: The text folded; what has a name in camel case stands at its end once more, with a space at each hump.
     """
     text = unicodedata.normalize("NFKC", text)
+    if not with_humps:
+        return text.casefold()
     humped = [piece for piece in text.split() if _HUMP.search(piece)]
     parts = " ".join(_HUMP.sub(" ", piece) for piece in dict.fromkeys(humped))
     return f"{text} {parts}".casefold()

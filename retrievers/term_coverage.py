@@ -17,7 +17,7 @@ def term_coverage(text: str, weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if total <= 0:
         return 0.0
-    searched = folded(text)
+    searched = folded(text, with_humps=any(term.isascii() for term in weights))
     return sum(weight for term, weight in weights.items() if contains(searched, term)) / total
 
 
@@ -28,10 +28,14 @@ def differs_in_script(query: str, text: str) -> bool:
     :param text: The passage.
     :returns: True if one is CJK for the most part and the other has no CJK character, by whatever it has of letters.
     """
-    return (_is_cjk(text) and _has_no_cjk(query)) or (_is_cjk(query) and _has_no_cjk(text))
+    if _CJK.search(query) is None:
+        return _has_words(query) and _is_cjk(text)
+    return _CJK.search(text) is None and _has_words(text) and _is_cjk(query)
 
 
 _WORD = re.compile("w+")
+# Enough to tell quickly that a text has some; the rare characters beyond are counted by kind.
+_CJK = re.compile(r"[\u1100-\u11ff\u2e80-\u2fdf\u3005-\u30ff\u3105-\u318e\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 
 def _is_cjk(text: str) -> bool:
@@ -39,6 +43,5 @@ def _is_cjk(text: str) -> bool:
     return kinds.count("h") + kinds.count("k") > len(_WORD.findall(kinds))
 
 
-def _has_no_cjk(text: str) -> bool:
-    kinds = character_kinds(text)
-    return "w" in kinds and "h" not in kinds and "k" not in kinds
+def _has_words(text: str) -> bool:
+    return "w" in character_kinds(text)

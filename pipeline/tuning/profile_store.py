@@ -90,11 +90,16 @@ class ProfileStore:
         if path.exists():
             return _read(path)
         for other in sorted(self._folder.glob(f"{_name(corpus)}--*.{_APPLIED}.json")):
+            try:
+                model = _read(other).embedding_model
+            except ProfileFileError as error:
+                logger.warning("%s", error)
+                continue
             logger.warning(
                 "the profile in '%s' was fitted for the embedding model '%s' and isn't used for '%s': run "
                 "`knowledge-lookup tune` for this model",
                 other,
-                _read(other).embedding_model,
+                model,
                 embedding_model,
             )
         return None

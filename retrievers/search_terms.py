@@ -7,7 +7,7 @@ so that ``tidb_mem_quota_query`` is found by its whole name first, and by ``quot
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 
 from knowledge_lookup.retrievers.normal_form import character_kinds
@@ -63,39 +63,43 @@ def _is_lone_cjk(term: str) -> bool:
     return len(term) == 1 and character_kinds(term) in "hk"
 
 
-def contains(folded_text: str, term: str) -> bool:
-    """Tell whether a passage contains a term, without cutting the passage into terms.
-
-    :param folded_text: The passage as :func:`folded` gives it.
-    :param term: A term of a query.
-    :returns: True if the term occurs: Latin terms from the beginning of an identifier's part to the end of one, the
-        characters of CJK terms side by side.
-    """
-    start = folded_text.find(term)
-    if start < 0 or character_kinds(term[0]) in "hk":
-        return start >= 0
-    while start >= 0:
-        end = start + len(term)
-        if not _continues(folded_text, start - 1) and not _continues(folded_text, end):
-            return True
-        start = folded_text.find(term, start + 1)
-    return False
-
-
-def folded(text: str, *, with_humps: bool = True) -> str:
-    """Bring a passage into the form that :func:`contains` searches.
+class SearchedText:
+    """A passage in which terms are looked for, without cutting it into terms.
 
     :param text: The passage.
-    :param with_humps: Whether parts of names in camel case are to be found, which costs as much as all the rest and
-        is of no use to CJK terms.
-    :returns: The text folded; what has a name in camel case stands at its end once more, with a space at each hump.
     """
-    text = unicodedata.normalize("NFKC", text)
-    if not with_humps:
-        return text.casefold()
-    humped = [piece for piece in text.split() if _HUMP.search(piece)]
-    parts = " ".join(_HUMP.sub(" ", piece) for piece in dict.fromkeys(humped))
-    return f"{text} {parts}".casefold()
+
+    def __init__(self, text: str) -> None:
+        self._text = unicodedata.normalize("NFKC", text)
+        self._folded = self._text.casefold()
+
+    def contains(self, term: str) -> bool:
+        """Tell whether the passage contains a term.
+
+        :param term: A term of a query.
+        :returns: True if the term occurs: Latin terms from the beginning of an identifier's part to the end of one, the
+            characters of CJK terms side by side.
+        """
+        if term not in self._folded:
+            return False
+        if character_kinds(term[0]) in "hk" or _is_bounded(self._folded, term):
+            return True
+        return _is_bounded(self._with_humps, term)
+
+    @cached_property
+    def _with_humps(self) -> str:
+        """What has a name in camel case, with a space at each hump; seldom needed, and half of the cost."""
+        humped = dict.fromkeys(piece for piece in self._text.split() if _HUMP.search(piece))
+        return " ".join(_HUMP.sub(" ", piece) for piece in humped).casefold()
+
+
+def _is_bounded(text: str, term: str) -> bool:
+    start = text.find(term)
+    while start >= 0:
+        if not _continues(text, start - 1) and not _continues(text, start + len(term)):
+            return True
+        start = text.find(term, start + 1)
+    return False
 
 
 def _continues(text: str, at: int) -> bool:

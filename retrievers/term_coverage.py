@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from knowledge_lookup.retrievers.normal_form import character_kinds
-from knowledge_lookup.retrievers.search_terms import contains, folded
+from knowledge_lookup.retrievers.search_terms import SearchedText
 
 
 def term_coverage(text: str, weights: Mapping[str, float]) -> float:
@@ -17,8 +17,8 @@ def term_coverage(text: str, weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if total <= 0:
         return 0.0
-    searched = folded(text, with_humps=any(term.isascii() for term in weights))
-    return sum(weight for term, weight in weights.items() if contains(searched, term)) / total
+    searched = SearchedText(text)
+    return sum(weight for term, weight in weights.items() if searched.contains(term)) / total
 
 
 def differs_in_script(query: str, text: str) -> bool:

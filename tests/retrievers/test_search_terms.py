@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from knowledge_lookup.retrievers.search_terms import contains, folded, passage_terms, query_terms
+from knowledge_lookup.retrievers.search_terms import SearchedText, passage_terms, query_terms
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_words_that_ask_stay_in_a_passage() -> None:
 def test_latin_terms_are_contained_from_part_to_part_and_cjk_terms_side_by_side(
     text: str, term: str, expected: bool
 ) -> None:
-    assert contains(folded(text), term) is expected
+    assert SearchedText(text).contains(term) is expected
 
 
 MIXED = st.text(alphabet=st.sampled_from(list("abXYZ09_.-/:' \n中文集。\u0301ßİéÉΩﬃ\u200bŉあ한Ｑ")), max_size=16)
@@ -109,8 +109,8 @@ MIXED = st.text(alphabet=st.sampled_from(list("abXYZ09_.-/:' \n中文集。\u030
 @example("hikari.maxPoolSize_v2")
 @example("它的maxPoolSize是10")
 def test_every_term_of_a_passage_is_contained_in_it(text: str) -> None:
-    searched = folded(text)
-    assert [term for term in passage_terms(text) if not contains(searched, term)] == []
+    searched = SearchedText(text)
+    assert [term for term in passage_terms(text) if not searched.contains(term)] == []
 
 
 @given(MIXED | st.text(max_size=16))

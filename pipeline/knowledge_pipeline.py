@@ -17,7 +17,7 @@ from knowledge_lookup.agents.plan_and_execute import PlanAndExecute
 from knowledge_lookup.agents.planner import Planner, build_planner
 from knowledge_lookup.pipeline.doctor import Difference
 from knowledge_lookup.pipeline.errors import KnowledgeBaseError
-from knowledge_lookup.pipeline.evaluation import EvaluationReport, LabelledQuery, evaluate
+from knowledge_lookup.pipeline.evaluation import EvaluationReport, LabelledQuery, evaluate, require_documents
 from knowledge_lookup.pipeline.explanation import Explanation, explain
 from knowledge_lookup.pipeline.ingestion.document_service import UploadResult
 from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
@@ -232,6 +232,7 @@ class KnowledgePipeline(PipelineParts):
         :returns: The outcomes and their figures.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
+        require_documents(queries, (digest[0] for digest in self.documents.iter_digests()))
         return evaluate(self._knowledge_lookup, self._ranking, queries, progress=progress)
 
     def tune(
@@ -252,6 +253,7 @@ class KnowledgePipeline(PipelineParts):
         """
         goal = TuningGoal() if goal is None else goal
         if queries is not None:
+            require_documents(queries, (digest[0] for digest in self.documents.iter_digests()))
             return self.tuner.tune(queries, goal, progress=progress)
         return self.tuner.tune_without_labels(self._corpus(), goal, progress=progress)
 

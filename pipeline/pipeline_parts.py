@@ -200,8 +200,12 @@ class PipelineParts:
     def tuner(self) -> EvidenceTuner:
         """Fits the evidence profile to the embedding model and these documents."""
         base = known_evidence_profile(self.settings, self.embedding_model_name)
-        max_l2_distance = DEFAULT_MAX_L2_DISTANCE if base is None else base.max_l2_distance
-        collector = SampleCollector(self.hybrid_retriever, self.bm25_index, max_l2_distance=max_l2_distance)
+        collector = SampleCollector(
+            self.hybrid_retriever,
+            self.bm25_index,
+            max_l2_distance=DEFAULT_MAX_L2_DISTANCE if base is None else base.max_l2_distance,
+            unrelated_similarity=None if base is None else base.unrelated_similarity,
+        )
         return EvidenceTuner(
             collector, is_settled=lambda query: self.keyword_retriever.match(query).decisive, base=base
         )

@@ -80,6 +80,8 @@ class EvidenceProfile:
     :param reference_threshold: Least probability (0 to 1, inclusive) of a passage worth returning at all; at most
         ``highly_relevant_threshold``.
     :param max_l2_distance: The squared L2 distance at which the similarity reaches 0; more than 0.
+    :param unrelated_similarity: What the model gives passages that have nothing to do with a query, 0 to 1; used where
+        there are fewer than two other documents to compare with. None where it isn't known.
     :raises ValueError: If a value is out of its range or the thresholds are out of order.
     """
 
@@ -88,6 +90,7 @@ class EvidenceProfile:
     highly_relevant_threshold: float
     reference_threshold: float
     max_l2_distance: float = DEFAULT_MAX_L2_DISTANCE
+    unrelated_similarity: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.max_l2_distance) and self.max_l2_distance > 0):

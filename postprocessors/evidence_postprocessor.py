@@ -21,8 +21,8 @@ from knowledge_lookup.retrievers.term_statistics import TermStatistics
 class EvidencePostprocessor(BaseNodePostprocessor):
     """Makes of each passage's distance and words a calibrated probability, drops what isn't relevant, marks the level.
 
-    Behind any retriever that gives squared L2 distances or similarities, best over-fetched (40 candidates): a document
-    is judged by how much nearer it is than others::
+    Behind any retriever that gives squared L2 distances, or similarities with ``unmarked_scores="similarity"``. It
+    should over-fetch (40 candidates), since a document is judged by how much nearer it is than others::
 
         postprocessor = EvidencePostprocessor(statistics=bm25_index, profile=profile)
         nodes = postprocessor.postprocess_nodes(retriever.retrieve(query), query_str=query)
@@ -82,7 +82,14 @@ class EvidencePostprocessor(BaseNodePostprocessor):
         for position, (scored, similarity) in enumerate(zip(passages, similarities, strict=True)):
             if similarity is not None:
                 by_document.setdefault(keys.document_of(scored), {})[position] = similarity
-        background = backgrounds({document: list(found.values()) for document, found in by_document.items()})
+        background = backgrounds(
+            {document: list(found.values()) for document, found in by_document.items()},
+            {
+                document: passage_text(passages[max(found, key=lambda at: found[at])].node)
+                for document, found in by_document.items()
+            },
+            unrelated=self.profile.unrelated_similarity,
+        )
         judged = list(passages)
         for document, found in by_document.items():
             evidence = {

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from knowledge_lookup.postprocessors.evidence import Evidence
 from knowledge_lookup.retrievers.search_terms import query_terms
@@ -10,6 +11,14 @@ from knowledge_lookup.retrievers.term_statistics import TermStatistics, inverse_
 
 _OTHERS = 5
 """So many other documents tell how similar things are to a query that don't answer it."""
+_FEWEST_OTHERS = 2
+"""Of fewer others what is known of the embedding model stands in."""
+_COMPARED = 3
+"""So many of the documents nearest to the query are compared with the others, to leave out their copies."""
+_LEAST_ALIKE = 0.8
+"""Share of the pairs of characters in either text that copies have in common, at least."""
+_FEWEST_PAIRS = 20
+"""A text with fewer pairs of characters is no copy of anything."""
 
 
 class QueryEvidence:
@@ -45,19 +54,56 @@ class QueryEvidence:
         )
 
 
-def backgrounds(similarities: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def backgrounds(
+    similarities: Mapping[str, Sequence[float]], nearest_texts: Mapping[str, str], *, unrelated: float | None
+) -> dict[str, float]:
     """Tell for each document how similar to the query other documents are.
 
+    Of the documents nearest to the query, copies of one another (a runbook for each region) don't count as others.
+
     :param similarities: The similarities (0 to 1) of each document's passages, at least one each.
+    :param nearest_texts: The text of each document's best passage.
+    :param unrelated: Similarity of what has nothing to do with a query; stands in where there are fewer than two others.
+        None where that isn't known.
     :returns: For each document the mean over the five other documents that are nearest to the query, each by its best
-        passage. Where it is the only document, the mean over the weaker half of its own passages.
+        passage. Where there's nothing to compare with, the mean over the weaker half of its own passages.
     """
     nearest = sorted(((max(found), document) for document, found in similarities.items()), reverse=True)
+    copies = _Copies(nearest_texts)
     means = {}
-    for document, found in similarities.items():
-        others = [best for best, other in nearest[: _OTHERS + 1] if other != document][:_OTHERS]
+    for rank, (_, document) in enumerate(nearest):
+        others: list[float] = []
+        for best, other in nearest:
+            if other == document or (rank < _COMPARED and copies.are_copies(document, other)):
+                continue
+            others.append(best)
+            if len(others) == _OTHERS:
+                break
+        if unrelated is not None:
+            others += [min([unrelated, *others])] * (_FEWEST_OTHERS - len(others))
         if not others:
-            ranked = sorted(found, reverse=True)
+            ranked = sorted(similarities[document], reverse=True)
             others = ranked[len(ranked) // 2 :]
         means[document] = sum(others) / len(others)
     return means
+
+
+class _Copies:
+    """Tells whether two texts are nearly the same, by the pairs of characters that both have."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._pairs: dict[str, set[tuple[str, str]]] = {}
+
+    def are_copies(self, first: str, second: str) -> bool:
+        shorter, longer = sorted((len(self._texts[first]), len(self._texts[second])))
+        if shorter < _LEAST_ALIKE * longer:
+            return False
+        pairs, others = self._pairs_of(first), self._pairs_of(second)
+        return len(pairs) >= _FEWEST_PAIRS and len(pairs & others) >= _LEAST_ALIKE * len(pairs | others)
+
+    def _pairs_of(self, document: str) -> set[tuple[str, str]]:
+        if document not in self._pairs:
+            text = self._texts[document]
+            self._pairs[document] = set(pairwise(text))
+        return self._pairs[document]

@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import tantivy
+from llama_index.vector_stores.milvus import MilvusVectorStore
 
+from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.passage import Passage, PassageSource
 from knowledge_lookup.retrievers.search_terms import passage_terms
 
@@ -32,11 +34,14 @@ class Bm25Index:
         index = Bm25Index(chunk_store)
         index.search(query_terms("连接池 maxIdle"), limit=20)
 
-    :param source: Where the passages are.
+    :param source: Where the passages are: a ``MilvusChunkStore``, or a LlamaIndex ``MilvusVectorStore`` with the metric
+        L2.
     """
 
-    def __init__(self, source: PassageSource) -> None:
-        self._source = source
+    def __init__(self, source: PassageSource | MilvusVectorStore) -> None:
+        if isinstance(source, MilvusVectorStore):
+            source = MilvusChunkStore.from_vector_store(source)
+        self._source: PassageSource = source
         self._lock = threading.RLock()
         self._index: tantivy.Index | None = None
         self._changed_lock = threading.Lock()

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
+_FEWEST_PASSAGES = 100
+
 
 @runtime_checkable
 class TermStatistics(Protocol):
@@ -22,13 +24,15 @@ def inverse_passage_frequencies(terms: Iterable[str], statistics: TermStatistics
     """Weigh terms by how rare they are.
 
     ``ln(1 + (N - n + 0.5) / (n + 0.5))`` of N passages, n of which contain the term: the weight that BM25 gives a term
-    (S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), kept above 0.
+    (S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), kept above 0. A
+    corpus of fewer than 100 passages counts as one of 100: in a handful of passages on one topic every word of the
+    topic is frequent, and says something all the same.
 
     :param terms: The terms.
     :param statistics: Frequencies in the corpus.
     :returns: Each term's weight, above 0; highest for a term that occurs nowhere.
     """
-    total = statistics.passage_count()
+    total = max(statistics.passage_count(), _FEWEST_PASSAGES)
     weights = {}
     for term in terms:
         containing = min(statistics.passage_frequency(term), total)

@@ -51,6 +51,8 @@ def tuning(report: "TuningReport", path: Path, *, applied: bool) -> None:
     _figures("new profile" + (", cross-validated" if report.method == "labels" else ""), report.after)
     if report.method == "auto":
         raw("what people ask differs from such queries: measure with `evaluate --queries` before you trust the figures")
+    for remark in report.shortcomings():
+        raw(f"careful: {remark}")
     upper, lower = report.profile.highly_relevant_threshold, report.profile.reference_threshold
     raw(f"thresholds: HIGHLY_RELEVANT {upper:.3f}, REFERENCE {lower:.3f}")
     raw(f"saved in {path}" + (", and used from now on" if applied else "; --apply uses it from now on"))

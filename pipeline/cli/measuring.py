@@ -85,7 +85,7 @@ def tune(
         rendering.json_object({**report.to_dict(), "file": str(path), "applied": apply})
     else:
         explaining.tuning(report, path, applied=apply)
-    if apply and has_explicit_thresholds:
+    if has_explicit_thresholds:
         rendering.remark("thresholds are set in retrieval.normalization: as long as they are, no profile is used")
 
 

@@ -2,7 +2,12 @@
 
 from knowledge_lookup.pipeline.evaluation.comparison import Comparison, Disagreement, PairedMean, PairedShare, compare
 from knowledge_lookup.pipeline.evaluation.evaluator import evaluate
-from knowledge_lookup.pipeline.evaluation.labelled_queries import LabelledQuery, LabelledQueryError, read_queries
+from knowledge_lookup.pipeline.evaluation.labelled_queries import (
+    LabelledQuery,
+    LabelledQueryError,
+    read_queries,
+    require_documents,
+)
 from knowledge_lookup.pipeline.evaluation.report import EvaluationReport, Outcome, Share
 
 __all__ = [
@@ -18,4 +23,5 @@ __all__ = [
     "compare",
     "evaluate",
     "read_queries",
+    "require_documents",
 ]

@@ -1,6 +1,7 @@
 """Queries with the documents that answer them, one JSON object a line."""
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def read_queries(path: Path) -> list[LabelledQuery]:
     :raises LabelledQueryError: If the file can't be read or a line isn't such an object; the message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise LabelledQueryError(f"'{path}' can't be read ({error}): give a UTF-8 file of labelled queries") from error
     queries = [_query(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
@@ -45,6 +46,23 @@ def read_queries(path: Path) -> list[LabelledQuery]:
             f'\'{path}\' has no queries: one {{"query": "...", "gold": ["path.md"]}} a line is needed'
         )
     return queries
+
+
+def require_documents(queries: Sequence[LabelledQuery], file_paths: Iterable[str]) -> None:
+    """Refuse labels that name documents which don't exist: they could only ever count as wrong.
+
+    :param queries: The labelled queries.
+    :param file_paths: Paths of the documents that there are, relative to the base path.
+    :raises LabelledQueryError: If a gold path isn't among them; the message names the first.
+    """
+    known = frozenset(file_paths)
+    missing = [(query, path) for query in queries for path in sorted(query.gold - known)]
+    if missing:
+        query, path = missing[0]
+        raise LabelledQueryError(
+            f"'{path}', gold of '{query.query[:60]}', is not a document of this knowledge base (of {len(missing)} such "
+            "labels): give paths relative to the base path, as `knowledge-lookup documents list` shows them"
+        )
 
 
 def _query(line: str, where: str) -> LabelledQuery:

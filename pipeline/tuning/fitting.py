@@ -111,6 +111,7 @@ def _with_weights(base: EvidenceProfile | None, samples: Sequence[Sample]) -> Ev
         highly_relevant_threshold=1.0,
         reference_threshold=0.0,
         max_l2_distance=DEFAULT_MAX_L2_DISTANCE if base is None else base.max_l2_distance,
+        unrelated_similarity=None if base is None else base.unrelated_similarity,
     )
 
 

@@ -66,12 +66,20 @@ class SampleCollector:
     :param retriever: The retriever.
     :param bm25_index: Its search by words.
     :param max_l2_distance: Squared L2 distance at which a similarity reaches 0.
+    :param unrelated_similarity: See ``EvidenceProfile``.
     """
 
-    def __init__(self, retriever: HybridRetriever, bm25_index: Bm25Index, *, max_l2_distance: float) -> None:
+    def __init__(
+        self,
+        retriever: HybridRetriever,
+        bm25_index: Bm25Index,
+        *,
+        max_l2_distance: float,
+        unrelated_similarity: float | None = None,
+    ) -> None:
         self._retriever = retriever
         self._bm25_index = bm25_index
-        self._profile = EvidenceProfile(_BY_LIFT, _BY_LIFT, 0.0, 0.0, max_l2_distance)
+        self._profile = EvidenceProfile(_BY_LIFT, _BY_LIFT, 0.0, 0.0, max_l2_distance, unrelated_similarity)
 
     def collect(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from knowledge_lookup.pipeline.evaluation.labelled_queries import LabelledQuery
+from knowledge_lookup.pipeline.evaluation.report import Share
 from knowledge_lookup.pipeline.tuning.errors import TooFewLabelsError
 from knowledge_lookup.pipeline.tuning.fitting import FOLDS, cross_validate, fit_profile
 from knowledge_lookup.pipeline.tuning.pseudo_queries import OUTSIDE, CorpusDocument, pseudo_queries
@@ -36,6 +37,7 @@ class TuningReport:
     :param answerable: Number of answerable samples.
     :param unanswerable: Number of unanswerable samples.
     :param left_aside: Queries that an exact match settles, so that the evidence is never asked.
+    :param goal: What the thresholds were to keep.
     """
 
     profile: EvidenceProfile
@@ -45,6 +47,28 @@ class TuningReport:
     answerable: int
     unanswerable: int
     left_aside: int
+    goal: TuningGoal
+
+    def shortcomings(self) -> list[str]:
+        """Say where the new profile keeps less than its goal, or is worse than the one in use.
+
+        :returns: One sentence each; none when it's better and keeps the goal.
+        """
+        found = []
+        for name, figure, least in (
+            ("of the unanswerable queries get nothing", self.after.not_found, 1.0 - self.goal.most_answered),
+            ("of the HIGHLY_RELEVANT results are right", self.after.highly_relevant_right, self.goal.least_right),
+        ):
+            if figure.interval is not None and figure.interval[1] < least:
+                found.append(f"only {figure} {name}, {least:g} was the goal")
+        before = self.before
+        if (
+            before is not None
+            and _is_worse(self.after.hit, before.hit)
+            and not _is_worse(before.not_found, self.after.not_found)
+        ):
+            found.append(f"{self.after.hit} of the answerable queries are found, {before.hit} with the profile in use")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -55,6 +79,7 @@ class TuningReport:
             "leftAside": self.left_aside,
             "before": None if self.before is None else self.before.to_dict(),
             "after": self.after.to_dict(),
+            "shortcomings": self.shortcomings(),
             "profile": self.profile.to_dict(),
         }
 
@@ -114,7 +139,7 @@ class EvidenceTuner:
                 'right to fit one: check that "gold" has paths as `knowledge-lookup documents list` shows them'
             ) from error
         return self._report(
-            "labels", samples, profile=profile, after=after, left_aside=len(queries) - len(open_queries)
+            "labels", samples, profile=profile, after=after, left_aside=len(queries) - len(open_queries), goal=goal
         )
 
     def tune_without_labels(
@@ -161,10 +186,18 @@ class EvidenceTuner:
             profile=profile,
             after=TuningFigures.of([(one, profile) for one in judged]),
             left_aside=len(made) - len(queries),
+            goal=goal,
         )
 
     def _report(
-        self, method: str, samples: Sequence[Sample], *, profile: EvidenceProfile, after: TuningFigures, left_aside: int
+        self,
+        method: str,
+        samples: Sequence[Sample],
+        *,
+        profile: EvidenceProfile,
+        after: TuningFigures,
+        left_aside: int,
+        goal: TuningGoal,
     ) -> TuningReport:
         answerable = sum(one.is_answerable for one in samples)
         before = None
@@ -178,7 +211,12 @@ class EvidenceTuner:
             answerable=answerable,
             unanswerable=len(samples) - answerable,
             left_aside=left_aside,
+            goal=goal,
         )
+
+
+def _is_worse(first: Share, second: Share) -> bool:
+    return first.interval is not None and second.value is not None and first.interval[1] < second.value
 
 
 def _is_honest(sample: Sample) -> bool:

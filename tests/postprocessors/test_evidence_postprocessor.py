@@ -32,8 +32,8 @@ from tests.postprocessors.nodes import Counted, distance_of, exact, passage
 from tests.retrievers.chunks import MODEL, ChosenVectors, chunk, event_loop_stays_free, paths_of, vector_at
 
 QUERY = "Redis 淘汰"
-CORPUS = Counted(4, {"redis": 2, "淘汰": 1})
-REDIS, EVICTION = log(1 + 2.5 / 2.5), log(1 + 3.5 / 1.5)
+CORPUS = Counted(100, {"redis": 50, "淘汰": 30})
+REDIS, EVICTION = log(1 + 50.5 / 50.5), log(1 + 70.5 / 30.5)
 NO_WEIGHT = EvidenceWeights(intercept=0.0, lift=0.0, coverage=0.0, unknown=0.0, information=0.0)
 WEIGHTS = replace(NO_WEIGHT, intercept=-3.0, lift=5.0, coverage=6.0)
 PROFILE = EvidenceProfile(WEIGHTS, WEIGHTS, highly_relevant_threshold=0.8, reference_threshold=0.3)

@@ -13,8 +13,8 @@ def weight(total: int, containing: int) -> float:
     return log(1 + (total - containing + 0.5) / (containing + 0.5))
 
 
-CORPUS = Counted(10, {"redis": 4, "淘汰": 1})
-REDIS, EVICTION, KAFKA = weight(10, 4), weight(10, 1), weight(10, 0)
+CORPUS = Counted(100, {"redis": 4, "淘汰": 1})
+REDIS, EVICTION, KAFKA = weight(100, 4), weight(100, 1), weight(100, 0)
 
 
 def evidence(query: str, text: str, similarity: float = 0.9, *, background: float = 0.8) -> Evidence:
@@ -67,14 +67,20 @@ def test_an_english_question_on_a_chinese_passage_is_marked() -> None:
 # How similar other documents are
 
 
+def compared(
+    similarities: dict[str, list[float]], texts: dict[str, str] | None = None, *, unrelated: float | None = None
+) -> dict[str, float]:
+    return backgrounds(similarities, texts or {path: path for path in similarities}, unrelated=unrelated)
+
+
 def test_the_background_of_a_document_is_the_mean_of_the_others_by_their_best_passages() -> None:
-    found = backgrounds({"a": [0.5, 0.9], "b": [0.8, 0.1], "c": [0.6]})
+    found = compared({"a": [0.5, 0.9], "b": [0.8, 0.1], "c": [0.6]})
     assert found == pytest.approx({"a": (0.8 + 0.6) / 2, "b": (0.9 + 0.6) / 2, "c": (0.9 + 0.8) / 2})
 
 
 def test_of_many_others_only_the_five_nearest_count() -> None:
     similarities = {str(number): [0.9 - 0.1 * number] for number in range(8)}
-    found = backgrounds(similarities)
+    found = compared(similarities)
     assert found["0"] == pytest.approx((0.8 + 0.7 + 0.6 + 0.5 + 0.4) / 5)
     assert found["4"] == pytest.approx((0.9 + 0.8 + 0.7 + 0.6 + 0.4) / 5)
     # who isn't among the nearest six has five others all the same
@@ -83,11 +89,27 @@ def test_of_many_others_only_the_five_nearest_count() -> None:
 
 
 def test_a_document_by_itself_is_compared_with_its_own_weaker_half() -> None:
-    assert backgrounds({"a": [0.5, 0.9, 0.6, 0.8]}) == {"a": pytest.approx((0.6 + 0.5) / 2)}
-    assert backgrounds({"a": [0.5, 0.9, 0.6]}) == {"a": pytest.approx((0.6 + 0.5) / 2)}
-    assert backgrounds({"a": [0.7]}) == {"a": 0.7}
+    assert compared({"a": [0.5, 0.9, 0.6, 0.8]}) == {"a": pytest.approx((0.6 + 0.5) / 2)}
+    assert compared({"a": [0.5, 0.9, 0.6]}) == {"a": pytest.approx((0.6 + 0.5) / 2)}
+    assert compared({"a": [0.7]}) == {"a": 0.7}
 
 
 def test_others_at_similarity_zero_count() -> None:
-    assert backgrounds({"a": [0.9], "b": [0.0]}) == {"a": 0.0, "b": 0.9}
-    assert backgrounds({}) == {}
+    assert compared({"a": [0.9], "b": [0.0]}) == {"a": 0.0, "b": 0.9}
+    assert compared({}) == {}
+
+
+def test_copies_of_a_document_do_not_count_as_others() -> None:
+    runbook = "Who approves a rollback: the release manager on duty in {}; roll back within ten minutes."
+    texts = {city: runbook.format(city) for city in ("London", "Sydney")} | {"vacation": "How vacation is approved."}
+    found = compared({"London": [0.9], "Sydney": [0.89], "vacation": [0.7]}, texts)
+    assert found == pytest.approx({"London": 0.7, "Sydney": 0.7, "vacation": (0.9 + 0.89) / 2})
+
+
+def test_where_there_are_fewer_than_two_others_what_is_unrelated_stands_in() -> None:
+    assert compared({"a": [0.9]}, unrelated=0.8) == {"a": pytest.approx(0.8)}
+    found = compared({"a": [0.9], "b": [0.85]}, unrelated=0.8)
+    assert found == pytest.approx({"a": (0.85 + 0.8) / 2, "b": (0.9 + 0.8) / 2})
+    # never more than what others there are have
+    assert compared({"a": [0.9], "b": [0.5]}, unrelated=0.8)["a"] == pytest.approx(0.5)
+    assert compared({"a": [0.9], "b": [0.85], "c": [0.85]}, unrelated=0.5)["a"] == pytest.approx(0.85)

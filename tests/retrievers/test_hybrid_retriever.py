@@ -164,7 +164,7 @@ def test_who_asks_for_one_passage_gets_the_first_of_many(retriever: HybridRetrie
 
 
 def rarity(index: Bm25Index, term: str) -> float:
-    total, containing = index.passage_count(), index.passage_frequency(term)
+    total, containing = max(index.passage_count(), 100), index.passage_frequency(term)
     return log1p((total - containing + 0.5) / (containing + 0.5))
 
 

@@ -23,8 +23,8 @@ class Counted:
 
 
 def test_the_weight_is_that_of_bm25() -> None:
-    weights = inverse_passage_frequencies(["redis", "ora"], Counted(10, redis=4, ora=1))
-    assert weights == pytest.approx({"redis": log(1 + 6.5 / 4.5), "ora": log(1 + 9.5 / 1.5)})
+    weights = inverse_passage_frequencies(["redis", "ora"], Counted(100, redis=40, ora=1))
+    assert weights == pytest.approx({"redis": log(1 + 60.5 / 40.5), "ora": log(1 + 99.5 / 1.5)})
 
 
 def test_the_rarer_a_term_the_more_it_weighs_and_what_all_passages_contain_still_weighs_something() -> None:
@@ -33,13 +33,19 @@ def test_the_rarer_a_term_the_more_it_weighs_and_what_all_passages_contain_still
 
 
 def test_a_frequency_that_counts_deleted_passages_weighs_as_little_as_one_of_all_passages() -> None:
-    weights = inverse_passage_frequencies(["stale", "all"], Counted(3, stale=7, all=3))
+    weights = inverse_passage_frequencies(["stale", "all"], Counted(300, stale=700, all=300))
     assert weights["stale"] == weights["all"] > 0.0
 
 
 def test_an_empty_corpus_gives_all_terms_the_same_weight_above_zero() -> None:
     weights = inverse_passage_frequencies(["a", "b"], Counted(0))
-    assert weights == pytest.approx({"a": log(2.0), "b": log(2.0)})
+    assert weights == pytest.approx({"a": log(202.0), "b": log(202.0)})
+
+
+def test_in_a_handful_of_passages_a_word_of_all_of_them_still_says_something() -> None:
+    few = inverse_passage_frequencies(["release"], Counted(8, release=8))
+    assert few == inverse_passage_frequencies(["release"], Counted(100, release=8))
+    assert few["release"] > 2.0
 
 
 def test_any_object_with_the_two_methods_is_term_statistics() -> None:

@@ -63,6 +63,7 @@ def test_all_labelled_queries_give_json_alone_with_cross_validated_figures(tuned
         "leftAside",
         "before",
         "after",
+        "shortcomings",
         "profile",
         "file",
         "applied",

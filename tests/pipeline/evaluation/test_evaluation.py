@@ -12,6 +12,7 @@ from knowledge_lookup.pipeline.evaluation import (
     Outcome,
     Share,
     read_queries,
+    require_documents,
 )
 from knowledge_lookup.postprocessors import RelevanceLevel
 
@@ -106,3 +107,23 @@ def test_the_bundled_documents_are_measured_without_a_trace(bundle: KnowledgePip
     assert bundle.recorder.flush(timeout=5)
     with bundle.database.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM tool_invocation").scalar_one() == 0
+
+
+def test_a_byte_order_mark_before_the_first_query_is_no_part_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text('{"query": "Redis", "gold": []}\n', encoding="utf-8-sig")
+    assert [query.query for query in read_queries(file)] == ["Redis"]
+
+
+def test_a_label_that_names_no_document_is_refused_with_what_to_write_instead() -> None:
+    queries = [
+        LabelledQuery("Redis", frozenset({"infrastructure/redis-config.md"})),
+        LabelledQuery("ERR_TIMEOUT", frozenset({"knowledge_base/api/payment-errors.md"})),
+    ]
+    known = ["infrastructure/redis-config.md", "api/payment-errors.md"]
+    require_documents(queries[:1], known)
+    with pytest.raises(
+        LabelledQueryError, match=r"'knowledge_base/api/payment-errors\.md', gold of 'ERR_TIMEOUT'"
+    ) as caught:
+        require_documents(queries, known)
+    assert "relative to the base path" in str(caught.value)

@@ -13,6 +13,7 @@ from knowledge_lookup.pipeline.tuning import (
     Sample,
     SampleCollector,
     TooFewLabelsError,
+    TuningFigures,
     TuningGoal,
     TuningReport,
 )
@@ -126,6 +127,7 @@ def test_labels_give_a_profile_and_figures_before_and_after(collector: Rememberi
         "leftAside",
         "before",
         "after",
+        "shortcomings",
         "profile",
     ]
     assert report.to_dict()["profile"] == report.profile.to_dict()
@@ -229,3 +231,29 @@ def test_without_labels_and_without_a_profile_there_is_nothing_to_move(collector
     with pytest.raises(TooFewLabelsError, match=r"no profile is known for this embedding model.*: tune with --queries"):
         tuner(collector, base=None).tune_without_labels(MANUALS, TuningGoal())
     assert collector.samples == ()
+
+
+def figures(hit: int, not_found: int, right: int) -> TuningFigures:
+    return TuningFigures(
+        hit=Share(hit, 100),
+        not_found=Share(not_found, 100),
+        highly_relevant_right=Share(right, 100),
+        first_right=Share(90, 100),
+    )
+
+
+def test_a_profile_that_keeps_less_than_its_goal_or_finds_less_for_nothing_says_so() -> None:
+    def shortcomings(before: TuningFigures | None, after: TuningFigures) -> list[str]:
+        return TuningReport(BASE, before, after, "labels", 100, 100, 0, TuningGoal()).shortcomings()
+
+    assert shortcomings(figures(70, 95, 96), figures(72, 94, 95)) == []
+    assert shortcomings(None, figures(72, 85, 95)) == [
+        "only 0.850 (0.767-0.907, n=100) of the unanswerable queries get nothing, 0.95 was the goal"
+    ]
+    assert shortcomings(None, figures(72, 95, 85)) == [
+        "only 0.850 (0.767-0.907, n=100) of the HIGHLY_RELEVANT results are right, 0.95 was the goal"
+    ]
+    [worse] = shortcomings(figures(80, 95, 96), figures(50, 96, 96))
+    assert worse.startswith("0.500 (0.404-0.596, n=100) of the answerable queries are found, 0.800")
+    # finding less is the price of letting fewer unanswerable queries through
+    assert shortcomings(figures(80, 60, 96), figures(50, 96, 96)) == []

@@ -63,8 +63,8 @@ def backgrounds(
 
     :param similarities: The similarities (0 to 1) of each document's passages, at least one each.
     :param nearest_texts: The text of each document's best passage.
-    :param unrelated: Similarity of what has nothing to do with a query; stands in where there are fewer than two others.
-        None where that isn't known.
+    :param unrelated: Similarity of what has nothing to do with a query; stands in where there are fewer than two
+        others. None where that isn't known.
     :returns: For each document the mean over the five other documents that are nearest to the query, each by its best
         passage. Where there's nothing to compare with, the mean over the weaker half of its own passages.
     """

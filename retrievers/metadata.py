@@ -64,11 +64,16 @@ def annotate(scored: NodeWithScore, *, score: float | None, annotations: Mapping
     :param annotations: Metadata to set on the copy, kept out of what LLM and embedding model see.
     :returns: A new ``NodeWithScore`` around a new node with the same id and text.
     """
-    node = scored.node.model_copy()
-    node.metadata = {**node.metadata, **annotations}
-    node.excluded_llm_metadata_keys = _with(node.excluded_llm_metadata_keys, annotations)
-    node.excluded_embed_metadata_keys = _with(node.excluded_embed_metadata_keys, annotations)
-    return NodeWithScore(node=node, score=score)
+    node = scored.node
+    # Every candidate passes here several times: `update` saves validating what is known to be valid.
+    copy = node.model_copy(
+        update={
+            "metadata": {**node.metadata, **annotations},
+            "excluded_llm_metadata_keys": _with(node.excluded_llm_metadata_keys, annotations),
+            "excluded_embed_metadata_keys": _with(node.excluded_embed_metadata_keys, annotations),
+        }
+    )
+    return NodeWithScore(node=copy, score=score)
 
 
 def is_exact(scored: NodeWithScore) -> bool:

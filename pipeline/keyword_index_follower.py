@@ -115,4 +115,4 @@ def keyword_entry(record: DocumentRecord) -> KeywordEntry:
     """
     keywords = tuple(str(keyword) for keyword in record.metadata.get("keywords") or ())
     has_title = has_own_title(record.file_path, record.title, record.metadata)
-    return KeywordEntry(record.file_path, record.title, record.category, keywords, has_title)
+    return KeywordEntry(record.file_path, record.title, record.category, keywords, has_title, record.content_hash)

@@ -6,18 +6,36 @@ sections with the terms.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from knowledge_lookup.retrievers.markdown_sections import Section, split_sections, subtree_end
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.term_occurrence import contains_term
-from knowledge_lookup.retrievers.text_cut import cut
+from knowledge_lookup.retrievers.text_cut import cut_apart
+from knowledge_lookup.retrievers.text_span import JoinedText, TextSpan, stripped, subtract
 
 EXCERPT_CHARACTERS = 2000
 _LEAD_CHARACTERS = 400
-_GAP = "\n\n……\n\n"
+_LEAST_SHARE = 200
+"""No more sections are excerpted than get so many characters each."""
+GAP = "\n\n……\n\n"
+_PARAGRAPH_END = "\n\n"
 
 
-def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS) -> str:
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Parts of a document.
+
+    :param text: What is delivered.
+    :param spans: Where in the body it comes from, in order. A gap sign and the end of a cut code fence come from
+        nowhere.
+    """
+
+    text: str
+    spans: tuple[TextSpan, ...]
+
+
+def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS) -> Excerpt:
     """Cut a document down to what answers an exact match.
 
     :param body: Markdown without front matter.
@@ -26,31 +44,81 @@ def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS)
     :returns: The whole body if it fits; its beginning, cut at a paragraph or sentence end, if all terms occur
         there; otherwise the lead and, divided evenly, the best section for each of the other terms.
     """
-    body = body.strip()
-    if len(body) <= limit:
-        return body
-    beginning = cut(body, limit)
-    missing = _missing(terms, beginning)
+    whole = stripped(body, TextSpan(0, len(body)))
+    beginning = _cut(body, whole, limit)
+    if beginning.spans == (whole,):
+        return beginning
+    missing = _missing(terms, beginning.text)
     if not missing:
         return beginning
     sections = split_sections(body)
     wanted = _sections_with(missing, sections, body)
     if not wanted:
         return beginning
-    parts: list[str] = []
+    parts: list[Excerpt] = []
     if wanted[0] > 0:
-        lead = cut(body[: sections[wanted[0]].start], min(_LEAD_CHARACTERS, limit // 4))
+        lead = _cut(body, TextSpan(whole.start, sections[wanted[0]].start), min(_LEAD_CHARACTERS, limit // 4))
         # The lead is shorter than the beginning: a term that only the beginning had needs its section as well.
-        missing = _missing(terms, lead)
+        missing = _missing(terms, lead.text)
         wanted = _sections_with(missing, sections, body)
         parts.append(lead)
-    left = limit - sum(len(part) for part in parts) - len(_GAP) * len(wanted)
+    wanted = wanted[: max(limit // _LEAST_SHARE, 1)]
+    left = limit - sum(len(part.text) for part in parts) - len(GAP) * len(wanted)
     for number, position in enumerate(wanted):
         share = left // (len(wanted) - number)
         piece = _section_excerpt(body, sections, position, missing, share)
         parts.append(piece)
-        left -= len(piece)
-    return _GAP.join(parts)[:limit]
+        left -= len(piece.text)
+    return Excerpt(GAP.join(part.text for part in parts), tuple(span for part in parts for span in part.spans))
+
+
+def excerpt_of_rest(
+    body: str, terms: Sequence[str], given: Sequence[TextSpan], *, limit: int = EXCERPT_CHARACTERS
+) -> Excerpt:
+    """Cut down what is left of a document when parts of it were given before; see :func:`excerpt`.
+
+    :param body: Markdown without front matter.
+    :param terms: The matched terms in normal form.
+    :param given: What was given.
+    :param limit: Most characters of the result.
+    :returns: The excerpt of the rest; empty if nothing is left.
+    """
+    rest = JoinedText(body, spans_left(body, split_sections(body), given))
+    part = excerpt(rest.text, terms, limit=limit)
+    return Excerpt(part.text, tuple(origin for span in part.spans for origin in rest.origin(span)))
+
+
+def spans_left(body: str, sections: Sequence[Section], given: Sequence[TextSpan]) -> list[TextSpan]:
+    """Find what is left of some sections when parts of them were given before.
+
+    A heading goes with its text: where nothing is left of that, nor of the sections below it, the heading isn't
+    worth giving.
+
+    :param body: The document's body.
+    :param sections: The sections to look at, in order.
+    :param given: What was given.
+    :returns: What is left, in order; nothing of white space or headings alone.
+    """
+    left: list[TextSpan] = []
+    levels_left: set[int] = set()
+    for section in reversed(sections):
+        text = stripped(body, TextSpan(section.text_start, section.end))
+        rest = [piece for piece in subtract(text, given) if body[piece.start : piece.end].strip()]
+        below = {level for level in levels_left if level > section.level}
+        levels_left -= below
+        if not rest and not below:
+            continue
+        levels_left.add(section.level)
+        # With the white space behind it, which keeps it apart from the next section.
+        pieces = [piece if piece.end < text.end else TextSpan(piece.start, section.end) for piece in rest]
+        left[:0] = [*subtract(TextSpan(section.start, section.text_start), given), *pieces]
+    return left
+
+
+def _cut(body: str, span: TextSpan, limit: int) -> Excerpt:
+    whole = stripped(body, span)
+    beginning, closing = cut_apart(body[whole.start : whole.end], limit)
+    return Excerpt(beginning + closing, (TextSpan(whole.start, whole.start + len(beginning)),) if beginning else ())
 
 
 def _missing(terms: Sequence[str], text: str) -> list[str]:
@@ -82,30 +150,31 @@ def _sections_with(terms: Sequence[str], sections: list[Section], body: str) -> 
     return sorted(covered)
 
 
-def _section_excerpt(body: str, sections: list[Section], position: int, terms: Sequence[str], limit: int) -> str:
-    section = sections[position]
-    text = body[section.start : subtree_end(sections, position)].strip()
-    piece = cut(text, limit)
-    own_terms = [term for term in terms if contains_term(normal_form(text), term)]
-    if not _missing(own_terms, piece):
+def _section_excerpt(body: str, sections: list[Section], position: int, terms: Sequence[str], limit: int) -> Excerpt:
+    section, end = sections[position], subtree_end(sections, position)
+    piece = _cut(body, TextSpan(section.start, end), limit)
+    own_terms = [term for term in terms if contains_term(normal_form(body[section.start : end]), term)]
+    if not _missing(own_terms, piece.text):
         return piece
     # The section itself is longer than its share and has the term further down: keep the heading, then start
     # at the paragraph with the term.
-    heading = body[section.start : section.text_start].strip()
-    paragraphs = body[section.text_start : subtree_end(sections, position)].split("\n\n")
-    for number, paragraph in enumerate(paragraphs):
+    heading = _cut(body, TextSpan(section.start, section.text_start), limit // 2)
+    start = section.text_start
+    for paragraph in body[section.text_start : end].split(_PARAGRAPH_END):
         if any(contains_term(normal_form(paragraph), term) for term in own_terms):
-            rest = "\n\n".join(paragraphs[number:])
-            around = _around(rest, own_terms, limit - len(heading) - len(_GAP))
-            return f"{heading}{_GAP}{around}" if heading else around
+            around = _around(body, TextSpan(start, end), own_terms, limit - len(heading.text) - len(GAP))
+            if not heading.text:
+                return around
+            return Excerpt(f"{heading.text}{GAP}{around.text}", (*heading.spans, *around.spans))
+        start += len(paragraph) + len(_PARAGRAPH_END)
     return piece
 
 
-def _around(text: str, terms: Sequence[str], limit: int) -> str:
+def _around(body: str, span: TextSpan, terms: Sequence[str], limit: int) -> Excerpt:
     """Cut so that a term is inside, also in one paragraph that is longer than the limit."""
     step = max(limit // 2, 1)
-    for start in range(0, len(text), step):
-        piece = cut(text[start:], limit)
-        if len(_missing(terms, piece)) < len(terms):
+    for start in range(span.start, span.end, step):
+        piece = _cut(body, TextSpan(start, span.end), limit)
+        if len(_missing(terms, piece.text)) < len(terms):
             return piece
-    return cut(text, limit)
+    return _cut(body, span, limit)

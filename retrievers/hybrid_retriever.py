@@ -90,7 +90,7 @@ class HybridRetriever(BaseRetriever):
         limit = self.similarity_top_k if bundle.similarity_top_k is None else bundle.similarity_top_k
         depth = max(limit, _DEPTH)
         searched = bundle.scoped(
-            exclude_documents=bundle.exclude_documents,
+            exclude_documents=bundle.documents_without_passages,
             only_documents=bundle.only_documents,
             similarity_top_k=depth,
         )
@@ -100,7 +100,7 @@ class HybridRetriever(BaseRetriever):
         found = self._bm25_index.search(
             terms,
             limit=_DEPTH,
-            exclude_documents=bundle.exclude_documents,
+            exclude_documents=bundle.documents_without_passages,
             only_documents=bundle.only_documents,
         )
         known = {scored.node.node_id for scored in dense}

@@ -1,5 +1,6 @@
 """The exact keyword index (L0): which documents' keywords and titles stand in a query."""
 
+import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +73,12 @@ class KeywordIndex:
         self._version = 0  # odd while a change is under way
         self._documents: dict[str, _Document] = {}
         self._terms = TermTable()
+        self._fingerprint = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the documents that are indexed, in their versions, whatever the order and the process."""
+        return f"{self._fingerprint:032x}"
 
     def add(self, entry: KeywordEntry) -> None:
         """Index a document, in place of the one with the same path if there is one.
@@ -85,6 +92,7 @@ class KeywordIndex:
             self._take_out(entry.file_path)
             self._documents[entry.file_path] = document
             self._terms.add(document.terms, entry.file_path)
+            self._fingerprint ^= _digest(entry)
 
     def remove(self, file_path: str) -> bool:
         """Take a document out.
@@ -179,6 +187,7 @@ class KeywordIndex:
         if document is None:
             return False
         self._terms.discard(document.terms, file_path)
+        self._fingerprint ^= _digest(document.entry)
         return True
 
     def _groups(self, normal: str) -> list[_Group]:
@@ -214,6 +223,11 @@ class KeywordIndex:
             for path in self._terms.paths_of(term):
                 term_sets[path] = term_sets.get(path, 0) | 1 << number
         return term_sets
+
+
+def _digest(entry: KeywordEntry) -> int:
+    # By exclusive or of these one document is added or taken out without a look at the others.
+    return int.from_bytes(hashlib.blake2b(repr(entry).encode(), digest_size=16).digest())
 
 
 def _beginning(query: str) -> str:

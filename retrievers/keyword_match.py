@@ -12,6 +12,7 @@ class KeywordEntry:
     :param domain: The document's domain.
     :param keywords: The document's keywords, as written.
     :param has_title: Whether the title is the document's own; one made of the file's name is shown, but not a term.
+    :param content_hash: Tells versions of the document apart; empty where nobody needs that.
     """
 
     file_path: str
@@ -19,6 +20,7 @@ class KeywordEntry:
     domain: str
     keywords: tuple[str, ...]
     has_title: bool = True
+    content_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle
 
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError, DocumentReader
-from knowledge_lookup.retrievers.excerpt import excerpt
+from knowledge_lookup.retrievers.excerpt import Excerpt, excerpt
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
 
@@ -105,7 +105,7 @@ class KeywordRetriever(BaseRetriever):
 
 
 def _exact_node(
-    matches: KeywordMatches, match: KeywordMatch, text: str, distances: Mapping[str, float] | None
+    matches: KeywordMatches, match: KeywordMatch, part: Excerpt, distances: Mapping[str, float] | None
 ) -> NodeWithScore:
     entry = match.entry
     kind = keys.SIMILARITY
@@ -119,7 +119,7 @@ def _exact_node(
         score = 0.0
     node = TextNode(
         id_=hashlib.sha256(f"exact\0{entry.file_path}".encode()).hexdigest()[:32],
-        text=text,
+        text=part.text,
         metadata={keys.FILE_PATH: entry.file_path, keys.TITLE: entry.title, keys.DOMAIN: entry.domain},
         excluded_llm_metadata_keys=[keys.DOMAIN],
         relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=entry.file_path)},
@@ -133,6 +133,7 @@ def _exact_node(
             keys.DECISIVE: matches.decisive,
             keys.MATCHED_TERMS: list(match.terms),
             keys.SCORE_KIND: kind,
+            keys.TEXT_SPANS: [tuple(span) for span in part.spans],
         },
     )
 

@@ -42,6 +42,8 @@ class KnowledgeRetrieval:
         if semantic search didn't run or found nothing.
     :param l0_ms: Milliseconds of the keyword match.
     :param l1_ms: Milliseconds of embedding and vector search; None if they didn't run.
+    :param embedding: The query's vector; None if semantic search didn't run.
+    :param withheld_passages: Passages of the withheld documents, with the scores that they would have had.
     """
 
     nodes: list[NodeWithScore]
@@ -51,6 +53,8 @@ class KnowledgeRetrieval:
     top_distance: float | None
     l0_ms: float
     l1_ms: float | None
+    embedding: list[float] | None = None
+    withheld_passages: tuple[NodeWithScore, ...] = ()
 
 
 class KnowledgeRetriever(BaseRetriever):
@@ -155,6 +159,7 @@ class KnowledgeRetriever(BaseRetriever):
             exclude_documents=bundle.exclude_documents,
             only_documents=bundle.only_documents,
             similarity_top_k=bundle.similarity_top_k,
+            exclude_passages_of=bundle.exclude_passages_of,
         )
         top_k = self._vector_retriever.similarity_top_k if own.similarity_top_k is None else own.similarity_top_k
         return _Attempt(
@@ -178,13 +183,15 @@ class KnowledgeRetriever(BaseRetriever):
     @staticmethod
     def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
         return KnowledgeRetrieval(
-            nodes=_select(nodes, attempt.top_k),
+            nodes=_select(nodes, attempt.top_k, attempt.bundle.exclude_passages_of),
             matches=attempt.matches,
             withheld=attempt.withheld_documents(withheld),
             other_matches=attempt.others,
             top_distance=min(attempt.distances().values(), default=None),
             l0_ms=attempt.l0_ms,
             l1_ms=attempt.l1_ms,
+            embedding=attempt.bundle.embedding,
+            withheld_passages=tuple(s for s in withheld if keys.document_of(s) in attempt.held_documents()),
         )
 
 
@@ -218,7 +225,7 @@ class _Attempt:
     def searches(self) -> Iterator[tuple[str, ScopedQueryBundle]]:
         """Give one search after the other; what was found must be in ``found`` before the next is asked for."""
         candidates = max(self.top_k * _CANDIDATES_PER_PASSAGE, _FEWEST_CANDIDATES)
-        excluded, only = self.bundle.exclude_documents, self.bundle.only_documents
+        excluded, only = self.bundle.documents_without_passages, self.bundle.only_documents
         yield (
             _ALL,
             self.bundle.scoped(exclude_documents=excluded, only_documents=only, similarity_top_k=candidates),
@@ -257,7 +264,7 @@ class _Attempt:
         """
         passages = self.passages()
         for match in self.exact[1:]:
-            if match.spans <= self.exact[0].spans:
+            if match.spans <= self.exact[0].spans or match.entry.file_path in self.bundle.exclude_passages_of:
                 continue
             own = sorted((p for p in passages if keys.document_of(p) == match.entry.file_path), key=_distance)
             naming = [p for p in own if any(contains_term(normal_form(_whole_text(p)), t) for t in match.terms)]
@@ -295,21 +302,30 @@ class _Attempt:
         if not withheld:
             return []
         ranked = sorted([*self.found.get(_ALL, []), *withheld], key=_distance)[: self.top_k]
-        return [scored for scored in ranked if keys.document_of(scored) in self.bundle.exclude_documents]
+        return [scored for scored in ranked if keys.document_of(scored) in self.bundle.documents_without_passages]
 
     def withheld_documents(self, passages: Sequence[NodeWithScore]) -> tuple[str, ...]:
         matched = [m.entry.file_path for m in self.matches.matches]
         excluded = [path for path in matched if path in self.bundle.exclude_documents]
-        found = [keys.document_of(scored) for scored in passages]
-        return tuple(dict.fromkeys([*excluded, *(path for path in found if path in self.bundle.exclude_documents)]))
+        held = self.held_documents()
+        found = [path for path in map(keys.document_of, passages) if path in held]
+        return tuple(dict.fromkeys([*excluded, *found]))
+
+    def held_documents(self) -> frozenset[str]:
+        """The documents of which no passage may be returned, without those that are returned as a keyword match."""
+        return self.bundle.documents_without_passages - {match.entry.file_path for match in self.exact}
 
 
-def _select(nodes: list[NodeWithScore], top_k: int) -> list[NodeWithScore]:
-    """Keep all keyword matches and the passages that the class promises, in the order that they have."""
+def _select(nodes: list[NodeWithScore], top_k: int, without: frozenset[str]) -> list[NodeWithScore]:
+    """Keep all keyword matches and the passages that the class promises, in the order that they have.
+
+    Of the documents in ``without`` a passage is kept only where it speaks for the level of the best match.
+    """
     matched = [keys.document_of(scored) for scored in nodes if keys.is_exact(scored)]
     primary = matched[0] if matched else None
     passages = [scored for scored in nodes if not keys.is_exact(scored)]
     own = [scored for scored in passages if primary is not None and keys.document_of(scored) == primary][:1]
+    passages = [scored for scored in passages if keys.document_of(scored) not in without]
     first_of_matched = list(
         {keys.document_of(s): s for s in reversed(passages) if keys.document_of(s) in matched[1:]}.values()
     )[::-1]

@@ -44,6 +44,8 @@ DENSE_RANK = "kl_dense_rank"
 """Rank in the search by meaning, from 1; absent where that search didn't return the passage."""
 SPARSE_RANK = "kl_sparse_rank"
 """Rank in the search by words, from 1; absent where that search didn't return the passage."""
+TEXT_SPANS = "kl_text_spans"
+"""On L0 nodes: which characters of the document's body the text is made of, as pairs (start, end)."""
 RELEVANCE_LEVEL = "kl_relevance_level"
 COMPLETENESS_HINT = "kl_completeness_hint"
 

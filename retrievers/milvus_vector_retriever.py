@@ -109,6 +109,6 @@ class MilvusVectorRetriever(BaseRetriever):
         return self._store.search(
             embedding,
             limit=self.similarity_top_k if bundle.similarity_top_k is None else bundle.similarity_top_k,
-            exclude_documents=bundle.exclude_documents,
+            exclude_documents=bundle.documents_without_passages,
             only_documents=bundle.only_documents,
         )

@@ -13,6 +13,8 @@ class ScopedQueryBundle(QueryBundle):
     plain bundle that it also is.
 
     :param exclude_documents: File paths that must not be returned (what the session already has).
+    :param exclude_passages_of: File paths of which no passage may be returned, though an exact match may (what the
+        session has passages of); a retriever without exact match takes them as excluded.
     :param only_documents: File paths that alone may be returned; None is no restriction, empty means none.
     :param similarity_top_k: How many passages to return for this query; None takes the retriever's own number.
     :raises ValueError: If ``similarity_top_k`` is less than 1.
@@ -21,10 +23,16 @@ class ScopedQueryBundle(QueryBundle):
     exclude_documents: frozenset[str] = frozenset()
     only_documents: frozenset[str] | None = None
     similarity_top_k: int | None = None
+    exclude_passages_of: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.similarity_top_k is not None and self.similarity_top_k < 1:
             raise ValueError(f"similarity_top_k must be at least 1, got {self.similarity_top_k}")
+
+    @property
+    def documents_without_passages(self) -> frozenset[str]:
+        """The documents of which no passage may be returned."""
+        return self.exclude_documents | self.exclude_passages_of
 
     @property
     def is_empty(self) -> bool:
@@ -37,12 +45,14 @@ class ScopedQueryBundle(QueryBundle):
         exclude_documents: frozenset[str] = frozenset(),
         only_documents: frozenset[str] | None = None,
         similarity_top_k: int | None = None,
+        exclude_passages_of: frozenset[str] = frozenset(),
     ) -> "ScopedQueryBundle":
         """Return the same query, its embedding included, with another scope.
 
         :param exclude_documents: See the class.
         :param only_documents: See the class.
         :param similarity_top_k: See the class.
+        :param exclude_passages_of: See the class.
         :returns: A new bundle.
         """
         return ScopedQueryBundle(
@@ -53,6 +63,7 @@ class ScopedQueryBundle(QueryBundle):
             exclude_documents=exclude_documents,
             only_documents=only_documents,
             similarity_top_k=similarity_top_k,
+            exclude_passages_of=exclude_passages_of,
         )
 
     @classmethod

@@ -21,19 +21,30 @@ def cut(text: str, limit: int) -> str:
     :param limit: Most characters of the result, at least 1.
     :returns: The text itself if it fits, otherwise a beginning of it without trailing white space.
     """
+    beginning, closing = cut_apart(text, limit)
+    return beginning + closing
+
+
+def cut_apart(text: str, limit: int) -> tuple[str, str]:
+    """Cut a text as :func:`cut` does, and tell its own characters from what was added.
+
+    :param text: Any text.
+    :param limit: Most characters of both parts together, at least 1.
+    :returns: The beginning of the text, and what closes a code fence that it leaves open; usually empty.
+    """
     text = text.rstrip()
     if len(text) <= limit:
-        return text
+        return text, ""
     end = _last_good_end(text, limit)
     piece = text[:end].rstrip()
     fence = _open_fence(piece)
     if fence is None:
-        return piece
+        return piece, ""
     before_fence = piece[: fence.start()].rstrip()
     if len(before_fence) >= limit * _KEEP_AT_LEAST:
-        return before_fence
+        return before_fence, ""
     closing = "\n" + fence.group(1)
-    return piece[: max(limit - len(closing), 0)].rstrip() + closing if limit > len(closing) else piece
+    return (piece[: max(limit - len(closing), 0)].rstrip(), closing) if limit > len(closing) else (piece, "")
 
 
 def _last_good_end(text: str, limit: int) -> int:

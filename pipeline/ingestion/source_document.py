@@ -44,6 +44,7 @@ class SourceDocument:
             domain=self.domain,
             keywords=tuple(self.keywords),
             has_title=has_own_title(self.file_path, self.title, self.metadata),
+            content_hash=self.content_hash,
         )
 
 

@@ -64,6 +64,7 @@ def test_a_decisive_match_has_score_one_and_the_evidence(retriever: KeywordRetri
         keys.DECISIVE: True,
         keys.MATCHED_TERMS: ["err_timeout"],
         keys.SCORE_KIND: keys.SIMILARITY,
+        keys.TEXT_SPANS: [(1, 14)],
     }
 
 

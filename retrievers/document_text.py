@@ -1,0 +1,155 @@
+"""A document's text by sections: what they are called, which of them a passage belongs to, what is left of them."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+
+from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS, Excerpt, excerpt_of_rest, spans_left
+from knowledge_lookup.retrievers.markdown_sections import Section, split_sections, subtree_end
+from knowledge_lookup.retrievers.metadata import SECTION_SEPARATOR
+from knowledge_lookup.retrievers.normal_form import normal_form
+from knowledge_lookup.retrievers.text_cut import cut_apart
+from knowledge_lookup.retrievers.text_span import JoinedText, TextSpan, stripped
+
+
+class DocumentText:
+    """One version of a document's body.
+
+    A section's title is its heading, or the path of headings that leads to it where several share that heading; the
+    text before the first heading has the document's title.
+
+    :param body: Markdown without front matter.
+    :param title: The document's title.
+    """
+
+    def __init__(self, body: str, title: str) -> None:
+        self.body = body
+        self._title = title
+
+    @cached_property
+    def version(self) -> str:
+        """Identifies this text: offsets are good for the version that they were taken of."""
+        return hashlib.sha256(self.body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def locate(self, passage: str, section: str) -> TextSpan | None:
+        """Find where a passage stands.
+
+        :param passage: The passage's text.
+        :param section: The path of its section, as its metadata has it; tells apart texts that stand there twice.
+        :returns: Its range; None if this version doesn't have it.
+        """
+        inside = (at for at, path in enumerate(self._paths) if path.endswith(section))
+        for at in inside:
+            start = self.body.find(passage, self._sections[at].text_start, self._sections[at].end)
+            if start >= 0:
+                return TextSpan(start, start + len(passage))
+        start = self.body.find(passage)
+        return TextSpan(start, start + len(passage)) if start >= 0 else None
+
+    def titles_of(self, spans: Sequence[TextSpan]) -> tuple[str, ...]:
+        """Name the sections that some ranges belong to.
+
+        :param spans: The ranges.
+        :returns: Titles of the sections of whose text something is inside, in order.
+        """
+        return tuple(
+            dict.fromkeys(
+                self._titles[at]
+                for at, section in enumerate(self._sections)
+                for text in [stripped(self.body, TextSpan(section.text_start, section.end))]
+                if any(start < text.end and text.start < end for start, end in spans)
+            )
+        )
+
+    def titles_left(self, given: Sequence[TextSpan]) -> tuple[str, ...]:
+        """Name the sections of which something was not given.
+
+        :param given: What was given.
+        :returns: Titles of the sections that have text of their own left, in order.
+        """
+        left = (
+            self._titles[at] for at, section in enumerate(self._sections) if spans_left(self.body, [section], given)
+        )
+        return tuple(dict.fromkeys(left))
+
+    def sections_named(self, title: str) -> list[int]:
+        """Find the sections with a title.
+
+        :param title: Title, heading or path of a section; compared in normal form, as keywords are.
+        :returns: Positions of the sections in order; several if they share their heading.
+        """
+        wanted = normal_form(title)
+        return [at for at, names in enumerate(self._names) if wanted and wanted in names]
+
+    def sections_beginning(self, title: str) -> list[int]:
+        """Find the sections whose title begins with a text.
+
+        :param title: The beginning of a title, heading or path; compared in normal form.
+        :returns: Positions of the sections in order.
+        """
+        wanted = normal_form(title)
+        return [at for at, names in enumerate(self._names) if wanted and any(name.startswith(wanted) for name in names)]
+
+    def title_at(self, position: int) -> str:
+        """Return a section's title.
+
+        :param position: Its position.
+        :returns: The title.
+        """
+        return self._titles[position]
+
+    def section(self, position: int, given: Sequence[TextSpan], *, limit: int = EXCERPT_CHARACTERS) -> Excerpt:
+        """Give a section, with the sections below it.
+
+        Of a section that everything else lies below, which is the document itself, only its own text is given.
+
+        :param position: Position of the section.
+        :param given: What was given before and is left out.
+        :param limit: Most characters.
+        :returns: What is left of it, cut at a good place; empty if nothing is left.
+        """
+        end = subtree_end(self._sections, position)
+        below = [section for section in self._sections[position:] if section.start < end]
+        if position == 0 and len(below) == len(self._sections):
+            below = below[:1]
+        rest = JoinedText(self.body, spans_left(self.body, below, given))
+        whole = stripped(rest.text, TextSpan(0, len(rest.text)))
+        beginning, closing = cut_apart(rest.text[whole.start : whole.end], limit)
+        origin = rest.origin(TextSpan(whole.start, whole.start + len(beginning)))
+        return Excerpt(beginning + closing, tuple(origin))
+
+    def rest(self, terms: Sequence[str], given: Sequence[TextSpan], *, limit: int = EXCERPT_CHARACTERS) -> Excerpt:
+        """Give what an exact match delivers of what is left.
+
+        :param terms: The matched terms in normal form.
+        :param given: What was given before and is left out.
+        :param limit: Most characters.
+        :returns: The excerpt; empty if nothing is left.
+        """
+        return excerpt_of_rest(self.body, terms, given, limit=limit)
+
+    @cached_property
+    def _sections(self) -> list[Section]:
+        return split_sections(self.body)
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        return [SECTION_SEPARATOR.join(section.path) for section in self._sections]
+
+    @cached_property
+    def _names(self) -> list[set[str]]:
+        headings = (section.heading or self._title for section in self._sections)
+        return [set(map(normal_form, names)) for names in zip(self._titles, headings, self._paths, strict=True)]
+
+    @cached_property
+    def _titles(self) -> list[str]:
+        headings = [section.heading or self._title for section in self._sections]
+        times = Counter(normal_form(heading) for heading in headings)
+        return [
+            heading if times[normal_form(heading)] == 1 or not path else self._without_title(path)
+            for heading, path in zip(headings, self._paths, strict=True)
+        ]
+
+    def _without_title(self, path: str) -> str:
+        return path.removeprefix(self._title + SECTION_SEPARATOR)

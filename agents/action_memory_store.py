@@ -1,59 +1,70 @@
-"""What an action memory needs from the place where it keeps its claims."""
+"""What an action memory needs from the place where it keeps its claims and look-ups."""
 
 from typing import Protocol
 
+from knowledge_lookup.agents.session_memory import RememberedLookup, SessionMemory
+
+LOOKUPS_KEPT_WITHOUT_TEXT = 200
+"""Look-ups that delivered nothing are forgotten when so many have come after them, or an endless session would grow."""
+
 
 class ActionMemoryStore(Protocol):
-    """Remembers which documents (or sections of them) each session has been given.
+    """Remembers what each session has asked and been given.
 
-    A session begins with its first claim and expires when nothing was claimed, released or read in it for
-    the store's time to live; from then on it is as if it had never been. All methods may be called from many
+    A session begins with its first claim or look-up and expires when nothing was claimed, remembered or read in it
+    for the store's time to live; from then on it is as if it had never been. All methods may be called from many
     threads at once.
     """
 
-    def claim(self, session_id: str, domain: str, file_path: str, section: str = "") -> bool:
-        """Record that a session gets a document, in one atomic step.
+    def claim(self, session_id: str, domain: str, file_path: str) -> bool:
+        """Record that a session gets a document as a whole, in one atomic step.
 
         :param session_id: Any text.
         :param domain: The domain of the document.
         :param file_path: The document's path, relative to the base path.
-        :param section: The section that is given; empty for the document itself.
-        :returns: True for exactly one caller per session, path and section; False for everybody else.
+        :returns: True for exactly one caller per session and path; False for everybody else.
         """
         ...
 
-    def release(self, session_id: str, file_path: str, section: str = "") -> None:
-        """Take a claim back, so that the document can be claimed again; no claim, no effect.
-
-        :param session_id: The session of the claim.
-        :param file_path: The path of the claim.
-        :param section: The section of the claim.
-        """
-        ...
-
-    def documents(self, session_id: str) -> frozenset[str]:
-        """Return the paths of which the session has the document or any section.
+    def recall(self, session_id: str) -> SessionMemory:
+        """Return the memory of a session.
 
         :param session_id: The session; an unknown one has nothing.
-        :returns: The paths as they were claimed.
+        :returns: Its claims and look-ups.
         """
         ...
 
-    def domains(self, session_id: str) -> list[str]:
-        """Return the domains of what the session has.
+    def remember(self, session_id: str, lookup: RememberedLookup) -> bool:
+        """Record a look-up, and claim what it delivers, in one atomic step.
 
-        :param session_id: The session; an unknown one has nothing.
-        :returns: Each domain once, in order of its first claim that still stands.
+        :param session_id: Any text.
+        :param lookup: The look-up, with the next number of the memory that it was decided on.
+        :returns: True if it is recorded; False if another look-up or claim was faster: nothing is recorded then, and
+            the look-up must be decided again on the memory as it is now.
         """
         ...
 
     def clear(self, session_id: str) -> None:
-        """Forget everything that a session has been given.
+        """Forget a session.
 
         :param session_id: The session.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what the store holds in this process; claims in a database stay."""
+        """Let go of what the store holds in this process; what is in a database stays."""
         ...
+
+
+def claimed_part(lookup: RememberedLookup, position: int) -> str:
+    """Name the part of a document that a delivered text claims.
+
+    :param lookup: The look-up.
+    :param position: Position of the text in ``delivered``.
+    :returns: Empty for an exact match, which claims the document; otherwise the sections with the look-up's number,
+        which makes the claim unique.
+    """
+    text = lookup.delivered[position]
+    if text.way == "exact":
+        return ""
+    return f"{', '.join(text.sections)} #{lookup.number}"

@@ -10,12 +10,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT, claimed_part
+from knowledge_lookup.agents.session_memory import Claim, RememberedLookup, SessionMemory
+
 
 @dataclass
 class _Session:
     last_used: float
-    # (file path, section) -> domain; the order of insertion is the order of the claims.
-    claims: dict[tuple[str, str], str] = field(default_factory=dict)
+    # (file path, part) -> claim; the order of insertion is the order of the claims.
+    claims: dict[tuple[str, str], Claim] = field(default_factory=dict)
+    lookups: list[RememberedLookup] = field(default_factory=list)
 
 
 class InMemoryActionMemoryStore:
@@ -26,8 +30,8 @@ class InMemoryActionMemoryStore:
     True
     >>> store.claim("s1", "api", "api/payment-errors.md")
     False
-    >>> store.domains("s1")
-    ['api']
+    >>> store.recall("s1").domains
+    ('api',)
 
     :param ttl_seconds: A session that was not used for longer than this many seconds is forgotten; above 0.
     :param max_sessions: How many sessions are kept; beyond that the least recently used goes. At least 1.
@@ -52,60 +56,51 @@ class InMemoryActionMemoryStore:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
-    def claim(self, session_id: str, domain: str, file_path: str, section: str = "") -> bool:
+    def claim(self, session_id: str, domain: str, file_path: str) -> bool:
         """Record a claim; see :meth:`ActionMemoryStore.claim`.
 
         :param session_id: Any text.
         :param domain: The domain of the document.
         :param file_path: The document's path.
-        :param section: The section that is given; empty for the document itself.
-        :returns: True for exactly one caller per session, path and section.
+        :returns: True for exactly one caller per session and path.
         """
         with self._lock:
-            session = self._use(session_id)
-            if session is None:
-                session = self._sessions[session_id] = _Session(last_used=self._clock())
-                if len(self._sessions) > self._max_sessions:
-                    self._sessions.popitem(last=False)
-            if (file_path, section) in session.claims:
+            session = self._use(session_id) or self._begin(session_id)
+            if (file_path, "") in session.claims:
                 return False
-            session.claims[(file_path, section)] = domain
+            session.claims[(file_path, "")] = Claim(domain, file_path)
             return True
 
-    def release(self, session_id: str, file_path: str, section: str = "") -> None:
-        """Take a claim back.
-
-        :param session_id: The session of the claim.
-        :param file_path: The path of the claim.
-        :param section: The section of the claim.
-        """
-        with self._lock:
-            session = self._use(session_id)
-            if session is None:
-                return
-            session.claims.pop((file_path, section), None)
-            if not session.claims:
-                del self._sessions[session_id]
-
-    def documents(self, session_id: str) -> frozenset[str]:
-        """Return the paths that the session has.
+    def recall(self, session_id: str) -> SessionMemory:
+        """Return the memory of a session.
 
         :param session_id: The session.
-        :returns: The paths, whatever the section.
+        :returns: Its claims and look-ups.
         """
         with self._lock:
             session = self._use(session_id)
-            return frozenset() if session is None else frozenset(path for path, _ in session.claims)
+            return SessionMemory() if session is None else SessionMemory(session.claims.values(), session.lookups)
 
-    def domains(self, session_id: str) -> list[str]:
-        """Return the domains that the session has been in.
+    def remember(self, session_id: str, lookup: RememberedLookup) -> bool:
+        """Record a look-up and what it delivers; see :meth:`ActionMemoryStore.remember`.
 
-        :param session_id: The session.
-        :returns: Each domain once, in order of its first claim.
+        :param session_id: Any text.
+        :param lookup: The look-up.
+        :returns: False if it must be decided again.
         """
+        parts = [(text.file_path, claimed_part(lookup, at)) for at, text in enumerate(lookup.delivered)]
         with self._lock:
-            session = self._use(session_id)
-            return [] if session is None else list(dict.fromkeys(session.claims.values()))
+            session = self._use(session_id) or self._begin(session_id)
+            if session.lookups and session.lookups[-1].number >= lookup.number:
+                return False
+            if any(part in session.claims for part in parts):
+                return False
+            for (file_path, part), text in zip(parts, lookup.delivered, strict=True):
+                session.claims[(file_path, part)] = Claim(text.domain, file_path, part)
+            old = lookup.number - LOOKUPS_KEPT_WITHOUT_TEXT
+            session.lookups = [known for known in session.lookups if known.number != old or known.delivered]
+            session.lookups.append(lookup)
+            return True
 
     def clear(self, session_id: str) -> None:
         """Forget a session.
@@ -119,6 +114,12 @@ class InMemoryActionMemoryStore:
         """Forget all sessions."""
         with self._lock:
             self._sessions.clear()
+
+    def _begin(self, session_id: str) -> _Session:
+        session = self._sessions[session_id] = _Session(last_used=self._clock())
+        if len(self._sessions) > self._max_sessions:
+            self._sessions.popitem(last=False)
+        return session
 
     def _use(self, session_id: str) -> _Session | None:
         """Drop what has expired, then return the session, marked as used now; None when there is none."""

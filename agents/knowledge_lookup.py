@@ -1,36 +1,39 @@
-"""One look-up from the query to the delivered, claimed and recorded result."""
+"""One look-up from the query to the delivered, remembered and recorded result."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llama_index.core.schema import NodeWithScore
 
+from knowledge_lookup.agents.document_texts import DocumentTexts
+from knowledge_lookup.agents.lookup_decider import LookupDecider
+from knowledge_lookup.agents.lookup_decision import DecisionMaker, LookupDecision, Situation
 from knowledge_lookup.agents.lookup_journal import LookupCall, LookupJournal
-from knowledge_lookup.agents.lookup_result import Alternative, LookupResult
+from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.messages import MESSAGES
-from knowledge_lookup.agents.result_assembly import Delivery, alternatives, assemble, path_of
+from knowledge_lookup.agents.result_assembly import ResultAssembly
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
+from knowledge_lookup.agents.section_decider import SectionDecider
 from knowledge_lookup.agents.session_context import current_session_id
+from knowledge_lookup.agents.session_memory import SessionMemory
+from knowledge_lookup.agents.session_rules import SessionRules
 from knowledge_lookup.agents.tool_invocation import InvocationRecorder
 from knowledge_lookup.postprocessors import (
     EvidencePostprocessor,
     RelevanceLevel,
     RelevancePostprocessor,
-    completeness_hint,
     relevance_level_of,
 )
 from knowledge_lookup.postprocessors.completeness_hints import Locale
+from knowledge_lookup.retrievers.document_reader import DocumentReader
+from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval, KnowledgeRetriever
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 
 logger = logging.getLogger(__name__)
-
-DOC_ALREADY_RETRIEVED = "DOC_ALREADY_RETRIEVED"
-PARTIALLY_FILTERED = "PARTIALLY_FILTERED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,17 @@ class LookupPreview:
 
 
 class KnowledgeLookup:
-    """Looks up a query and gives each session each document at most once.
+    """Looks up a query and gives each session each text at most once.
+
+    A document is returned once for an exact match and once for a semantic one; what else of it the session wants it
+    asks for by section.
 
     :param retriever: Retrieves with a ``RelevancePostprocessor`` or an ``EvidencePostprocessor`` inside.
-    :param relevance: The same postprocessor; judges the level again when a document is lost to another look-up
-        of the same session.
+    :param relevance: The same postprocessor; judges the level again when something is taken out.
     :param memory: The action memory.
+    :param documents: The documents that there are, with titles and domains.
+    :param reader: Gives the text of a document.
+    :param rules: Limits for each session, and when two questions are nearly the same; None for no such rules.
     :param recorder: Gets one record a look-up; None records nothing.
     :param tool_name: The name that goes into the record.
     :param source_root: What is put before a file path to make the source, for example ``knowledge_base``; empty
@@ -68,7 +76,10 @@ class KnowledgeLookup:
         retriever: KnowledgeRetriever,
         relevance: RelevancePostprocessor | EvidencePostprocessor,
         memory: RetrievedDocTracker,
+        documents: KeywordIndex,
+        reader: DocumentReader,
         *,
+        rules: SessionRules | None = None,
         recorder: InvocationRecorder | None = None,
         tool_name: str = "lookup_knowledge",
         source_root: str = "",
@@ -77,9 +88,27 @@ class KnowledgeLookup:
         self.memory = memory
         self.locale = locale
         self._retriever = retriever
-        self._relevance = relevance
+        self._documents = documents
         self._source_root = source_root
         self._messages = MESSAGES[locale]
+        texts = DocumentTexts(reader, self._title_of)
+        self._assembly = ResultAssembly(texts, self.source_of, self._messages)
+        self._maker = DecisionMaker(texts, tool_name=tool_name, locale=locale)
+        self._decider = LookupDecider(
+            relevance,
+            self._assembly,
+            self._maker,
+            rules=SessionRules() if rules is None else rules,
+            messages=self._messages,
+        )
+        self._sections = SectionDecider(
+            texts,
+            self._domain_of,
+            self.source_of,
+            limits=self._decider,
+            maker=self._maker,
+            messages=self._messages,
+        )
         self._journal = LookupJournal(
             tool_name=tool_name,
             messages=self._messages,
@@ -88,47 +117,48 @@ class KnowledgeLookup:
             logger=logger,
         )
 
-    def lookup(self, query: str, session_id: str | None = None) -> LookupResult:
-        """Look up a query.
+    def lookup(self, query: str, session_id: str | None = None, section_title: str | None = None) -> LookupResult:
+        """Look up a query, or a section of the document that a query finds.
 
         :param query: Keywords or a question.
         :param session_id: The session whose memory applies; None takes the one of ``session_context``, and
             without that no memory applies.
+        :param section_title: Title of the section that is wanted, or its beginning; None for what answers the query.
         :returns: The result; ``found`` is False when nothing valid was found or the session already has it.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
-        call = self._begin(query, session_id)
+        call = self._begin(query, session_id, section_title)
         try:
-            if not normal_form(query):
-                return self._refuse_empty(call)
-            retrieval = self._retriever.retrieve_with_evidence(self._bundle(call))
-            return self._deliver(call, retrieval)
+            bundle = self._scope(call)
+            retrieval = None if bundle is None else self._retriever.retrieve_with_evidence(bundle)
+            return self._conclude(call, retrieval)
         except Exception as error:
             self._journal.failed(call, error)
             raise
 
-    async def alookup(self, query: str, session_id: str | None = None) -> LookupResult:
+    async def alookup(
+        self, query: str, session_id: str | None = None, section_title: str | None = None
+    ) -> LookupResult:
         """Look up a query without blocking the event loop; see :meth:`lookup`.
 
         :param query: Keywords or a question.
         :param session_id: See :meth:`lookup`.
+        :param section_title: See :meth:`lookup`.
         :returns: The result.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
-        call = self._begin(query, session_id)
+        call = self._begin(query, session_id, section_title)
         try:
             # The memory may be a database: what touches it runs in a thread.
-            if not normal_form(query):
-                return await asyncio.to_thread(self._refuse_empty, call)
-            bundle = await asyncio.to_thread(self._bundle, call)
-            retrieval = await self._retriever.aretrieve_with_evidence(bundle)
-            return await asyncio.to_thread(self._deliver, call, retrieval)
+            bundle = await asyncio.to_thread(self._scope, call)
+            retrieval = None if bundle is None else await self._retriever.aretrieve_with_evidence(bundle)
+            return await asyncio.to_thread(self._conclude, call, retrieval)
         except Exception as error:
             self._journal.failed(call, error)
             raise
 
-    def preview(self, query: str) -> "LookupPreview":
-        """Find out what a look-up without a session would deliver; nothing is claimed, logged or recorded.
+    def preview(self, query: str) -> LookupPreview:
+        """Find out what a look-up without a session would deliver; nothing is remembered, logged or recorded.
 
         :param query: Keywords or a question.
         :returns: Result, delivery and level.
@@ -136,11 +166,11 @@ class KnowledgeLookup:
         """
         started = time.perf_counter()
         retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query))
-        delivery = assemble(retrieval.nodes, source_of=self.source_of, messages=self._messages)
+        delivery = self._assembly.assemble(retrieval.nodes, SessionMemory())
         latency_ms = (time.perf_counter() - started) * 1000.0
         return LookupPreview(
             nodes=tuple(retrieval.nodes),
-            delivered=tuple(file_path for _, file_path in delivery.documents),
+            delivered=delivery.documents,
             level=relevance_level_of(retrieval.nodes),
             latency_ms=latency_ms,
         )
@@ -153,87 +183,70 @@ class KnowledgeLookup:
         """
         return f"{self._source_root}/{file_path}" if self._source_root else file_path
 
-    def _begin(self, query: str, session_id: str | None) -> LookupCall:
-        call = LookupCall(query, current_session_id(self.memory) if session_id is None else str(session_id))
+    def _begin(self, query: str, session_id: str | None, section_title: str | None) -> LookupCall:
+        session = current_session_id(self.memory) if session_id is None else str(session_id)
+        has_section = section_title is not None and normal_form(section_title)
+        call = LookupCall(query, session, section_title if has_section else None)
         self._journal.received(call)
         return call
 
-    def _bundle(self, call: LookupCall) -> ScopedQueryBundle:
-        held: frozenset[str] = frozenset()
-        if call.session_id is not None:
-            held = self.memory.get_retrieved_documents(call.session_id)
-        return ScopedQueryBundle(call.query, exclude_documents=held)
+    def _situation(self, call: LookupCall) -> Situation:
+        memory = SessionMemory() if call.session_id is None else self.memory.recall(call.session_id)
+        return Situation(call, memory, self._documents.fingerprint)
 
-    def _refuse_empty(self, call: LookupCall) -> LookupResult:
-        result = self._result(call, message=self._messages.empty_query)
-        self._journal.done(call, None, result, None)
-        return result
-
-    def _deliver(self, call: LookupCall, retrieval: KnowledgeRetrieval) -> LookupResult:
-        self._journal.retrieved(call, retrieval)
-        nodes, delivery, lost = self._claim(call, retrieval.nodes)
-        held_back = list(dict.fromkeys([*retrieval.withheld, *lost]))
-        level = relevance_level_of(nodes)
-        if level is None:
-            dedup_reason = DOC_ALREADY_RETRIEVED if held_back else None
-            message = self._messages.not_found
-            if held_back:
-                message = self._messages.already_retrieved.format(documents=", ".join(held_back))
-            result = self._result(call, message=message)
-        else:
-            dedup_reason = PARTIALLY_FILTERED if held_back else None
-            others = [(match.entry.title, match.entry.file_path) for match in retrieval.other_matches]
-            named = alternatives(nodes, others, delivery, source_of=self.source_of)
-            result = self._result(call, delivery=delivery, level=level, named=named)
-        self._journal.done(call, retrieval, result, dedup_reason)
-        return result
-
-    def _claim(self, call: LookupCall, nodes: list[NodeWithScore]) -> tuple[list[NodeWithScore], Delivery, list[str]]:
-        """Claim the documents about to be delivered; take out those that another look-up was faster with.
-
-        :returns: The nodes left with their level, what is delivered of them, and the documents lost.
-        """
-        claimed: set[str] = set()
-        lost: list[str] = []
-        while True:
-            delivery = assemble(nodes, source_of=self.source_of, messages=self._messages)
-            if call.session_id is None:
-                return nodes, delivery, lost
-            lost_now = []
-            for domain, file_path in delivery.documents:
-                if file_path in claimed:
-                    continue
-                if self.memory.claim(call.session_id, domain, file_path):
-                    claimed.add(file_path)
-                else:
-                    lost_now.append(file_path)
-            if not lost_now:
-                delivered = {file_path for _, file_path in delivery.documents}
-                for file_path in claimed - delivered:
-                    self.memory.release(call.session_id, file_path)
-                return nodes, delivery, lost
-            lost.extend(lost_now)
-            nodes = self._relevance.postprocess_nodes([scored for scored in nodes if path_of(scored) not in lost])
-
-    def _result(
-        self,
-        call: LookupCall,
-        *,
-        message: str | None = None,
-        delivery: Delivery | None = None,
-        level: RelevanceLevel | None = None,
-        named: Sequence[Alternative] | None = None,
-    ) -> LookupResult:
-        domains: Sequence[str] = ()
-        if call.session_id is not None:
-            domains = self.memory.get_retrieved_domains(call.session_id)
-        return LookupResult(
-            found=level is not None,
-            primary=delivery.primary if delivery is not None else None,
-            supplement=delivery.supplement if delivery is not None else None,
-            message=message,
-            relevance_level=level,
-            completeness_hint=completeness_hint(level, self.locale) if level is not None else None,
-            retrieved_domains_this_session=tuple(domains),
-            alternatives=tuple(named) if named is not None else None,
+    def _scope(self, call: LookupCall) -> ScopedQueryBundle | None:
+        """Tell where to search; None where no retrieval is needed."""
+        if not normal_form(call.query):
+            return None
+        situation = self._situation(call)
+        if self._without_retrieval(situation) is not None:
+            return None
+        if call.section_title is not None:
+            matches = self._documents.match(call.query)
+            needs_it = self._sections.needs_retrieval(call.section_title, matches, situation.memory)
+            return ScopedQueryBundle(call.query) if needs_it else None
+        memory = situation.memory
+        return ScopedQueryBundle(
+            call.query, exclude_documents=memory.closed, exclude_passages_of=memory.documents - memory.closed
         )
+
+    def _without_retrieval(self, situation: Situation) -> LookupDecision | None:
+        refusal = self._decider.over_limit(situation)
+        if refusal is not None or situation.call.section_title is not None:
+            return refusal
+        return self._decider.repeated(situation)
+
+    def _conclude(self, call: LookupCall, retrieval: KnowledgeRetrieval | None) -> LookupResult:
+        if retrieval is not None:
+            self._journal.retrieved(call, retrieval)
+        if not normal_form(call.query):
+            result = LookupResult(found=False, message=self._messages.empty_query)
+            self._journal.done(call, None, result, None)
+            return result
+        while True:
+            decision = self._decide(self._situation(call), retrieval)
+            # Who was overtaken by another look-up of the session decides again, on what the session has now.
+            if call.session_id is None or self.memory.remember(call.session_id, decision.remembered):
+                self._journal.done(call, retrieval, decision.result, decision.dedup_reason)
+                return decision.result
+
+    def _decide(self, situation: Situation, retrieval: KnowledgeRetrieval | None) -> LookupDecision:
+        early = self._without_retrieval(situation)
+        if early is not None:
+            return early
+        title = situation.call.section_title
+        if title is not None:
+            matches = self._documents.match(situation.call.query)
+            return self._sections.decide(situation, title, matches, retrieval)
+        if retrieval is None:
+            # The session was cleared since the question was found to be a repeated one.
+            retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(situation.call.query))
+        return self._decider.retrieved(situation, retrieval)
+
+    def _title_of(self, file_path: str) -> str:
+        entry = self._documents.get(file_path)
+        return file_path if entry is None else entry.title
+
+    def _domain_of(self, file_path: str) -> str:
+        entry = self._documents.get(file_path)
+        return "" if entry is None else entry.domain

@@ -23,6 +23,7 @@ class LookupCall:
 
     :param query: The query as it came in.
     :param session_id: The session; None for none.
+    :param section_title: The section that is asked for; None for none.
     :param request_id: Eight hex digits, in each log line and in the record.
     :param created_at: When the call began.
     :param started: The same moment on the clock that measures.
@@ -30,6 +31,7 @@ class LookupCall:
 
     query: str
     session_id: str | None
+    section_title: str | None = None
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: float = field(default_factory=time.perf_counter)

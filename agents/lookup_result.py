@@ -1,6 +1,6 @@
 """What a look-up tells the LLM: texts, sources, level and memory, and never a raw score."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -51,6 +51,19 @@ class Alternative(_ForTheModel):
     source: str
 
 
+class PassageSpan(NamedTuple):
+    """Where delivered text comes from.
+
+    :param file_path: The document, relative to the base path.
+    :param start: Offset of the first character in the document's body (without front matter), from 0.
+    :param end: Offset behind the last one.
+    """
+
+    file_path: str
+    start: int
+    end: int
+
+
 class LookupResult(_ForTheModel):
     """The result of one look-up. ``str(result)`` is the JSON that the LLM reads.
 
@@ -62,8 +75,10 @@ class LookupResult(_ForTheModel):
     :param completeness_hint: Whether searching on is worth it; None when nothing was found.
     :param retrieved_domains_this_session: Domains of which the session has been given something, this result
         included, in order of first retrieval; empty without a session.
-    :param available_sections: None as long as sections can't be asked for.
+    :param available_sections: Titles of sections that the session hasn't been given, of the document that is delivered
+        or was asked for; each can be asked for with ``section_title``. None if there are none.
     :param alternatives: At most five other documents that matched by keyword; None if there are none.
+    :param passages: Where the delivered texts come from, for the application; not part of the JSON.
     """
 
     found: bool
@@ -75,6 +90,7 @@ class LookupResult(_ForTheModel):
     retrieved_domains_this_session: tuple[str, ...] = Field(default=())
     available_sections: tuple[str, ...] | None = None
     alternatives: tuple[Alternative, ...] | None = None
+    passages: tuple[PassageSpan, ...] = Field(default=(), exclude=True)
 
     def to_json(self) -> str:
         """Return the compact JSON for the LLM, camelCase, without the parts that are absent.

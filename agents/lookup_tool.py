@@ -46,19 +46,21 @@ def build_lookup_tool(lookup: KnowledgeLookup, *, session_id: str | None = None)
     :returns: A tool for sync and async use, inside and outside a workflow.
     """
 
-    def lookup_knowledge(query: str, ctx: Context) -> LookupResult:
+    def lookup_knowledge(query: str, ctx: Context, section_title: str | None = None) -> LookupResult:
         """Look up the knowledge base.
 
         :param query: 查询关键词或问题，错误码等保留原文 (keywords or a question; keep codes and names as they are)
+        :param section_title: 可选，只取该文档的某一章节，取自 availableSections (optional: one of availableSections)
         """
-        return lookup.lookup(str(query), session_id)
+        return lookup.lookup(str(query), session_id, section_title)
 
-    async def alookup_knowledge(query: str, ctx: Context) -> LookupResult:
+    async def alookup_knowledge(query: str, ctx: Context, section_title: str | None = None) -> LookupResult:
         """Look up the knowledge base.
 
         :param query: See the sync twin
+        :param section_title: See the sync twin
         """
-        return await lookup.alookup(str(query), await _session_of(ctx, session_id))
+        return await lookup.alookup(str(query), await _session_of(ctx, session_id), section_title)
 
     return SessionFunctionTool.from_defaults(
         fn=lookup_knowledge,

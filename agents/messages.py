@@ -14,7 +14,22 @@ class Messages:
     """
 
     already_retrieved: str
+    given_at: str
+    given_sections: str
+    rest_only: str
+    between: str
+    same_question: str
+    nothing_stronger: str
+    section_given: str
+    section_unknown: str
+    section_ambiguous: str
+    section_unfinished: str
+    lookup_limit: str
+    domain_limit: str
+    character_limit: str
     not_found: str
+    not_found_again: str
+    not_found_still: str
     empty_query: str
     passage_label: str
     passage_label_without_section: str
@@ -36,7 +51,22 @@ class Messages:
 MESSAGES: Mapping[Locale, Messages] = {
     "zh": Messages(
         already_retrieved="以下文档已在本会话中检索过：[{documents}]，无需重复召回",
+        given_at="；第{number}次检索给出：{what}",
+        given_sections="{document}（{sections}）",
+        rest_only="该文档的部分内容已在第{numbers}次检索中给出，这里只有其余部分",
+        between="；",
+        same_question="与第{number}次检索是同一问题，这里只有新内容",
+        nothing_stronger="与第{number}次检索是同一问题，没有比已给出的内容更相关的新内容，请直接作答",
+        section_given="{document} 的章节“{title}”已在第{number}次检索中给出，请使用上文内容",
+        section_unknown="{document} 没有章节“{title}”，可选章节见 availableSections",
+        section_ambiguous="“{title}”对应 {document} 的多个章节，请从 availableSections 中选择",
+        section_unfinished="章节“{title}”较长，再次请求可取得其余部分",
+        lookup_limit="检索次数已达上限（{limit}次），请用已有内容作答",
+        domain_limit="域 {domains} 已达检索上限（{limit}次），请用已有内容作答",
+        character_limit="检索内容已达上限（{limit}字符），请用已有内容作答",
         not_found="知识库中没有找到与该查询相关的内容",
+        not_found_again="知识库没有收录该内容（已连续2次未找到）。不要再检索，请在回答中说明知识库没有收录",
+        not_found_still="知识库没有收录，请直接作答并说明",
         empty_query="查询为空，请给出要查找的关键词或问题",
         passage_label="【来源：{source}｜章节：{section}】",
         passage_label_without_section="【来源：{source}】",
@@ -67,7 +97,25 @@ MESSAGES: Mapping[Locale, Messages] = {
             "These documents have already been retrieved in this session: [{documents}]; "
             "there is no need to retrieve them again"
         ),
+        given_at="; look-up {number} gave {what}",
+        given_sections="{document} ({sections})",
+        rest_only="Part of this document was given by look-up {numbers}; this is the rest",
+        between="; ",
+        same_question="The same question as look-up {number}; only what is new is here",
+        nothing_stronger="The same question as look-up {number}; nothing new is more relevant than that: answer now",
+        section_given="Section '{title}' of {document} was given by look-up {number}; use what is above",
+        section_unknown="{document} has no section '{title}'; choose one of availableSections",
+        section_ambiguous="'{title}' means several sections of {document}; choose one of availableSections",
+        section_unfinished="Section '{title}' is long; ask again for the rest of it",
+        lookup_limit="The limit of {limit} look-ups is reached; answer with what you have",
+        domain_limit="The limit of {limit} look-ups in {domains} is reached; answer with what you have",
+        character_limit="The limit of {limit} characters is reached; answer with what you have",
         not_found="The knowledge base holds nothing relevant to this query",
+        not_found_again=(
+            "The knowledge base doesn't hold this (nothing found twice in a row). "
+            "Don't search again; say in the answer that the knowledge base doesn't hold it"
+        ),
+        not_found_still="The knowledge base doesn't hold this; answer, and say so",
         empty_query="The query is empty; give the keywords or the question to look up",
         passage_label="[Source: {source} | Section: {section}]",
         passage_label_without_section="[Source: {source}]",

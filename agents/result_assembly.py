@@ -5,16 +5,21 @@ from dataclasses import dataclass
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from knowledge_lookup.agents.lookup_result import Alternative, PrimaryResult, SupplementResult
+from knowledge_lookup.agents.document_texts import DocumentTexts
+from knowledge_lookup.agents.lookup_result import Alternative, PassageSpan, PrimaryResult, SupplementResult
 from knowledge_lookup.agents.messages import Messages
+from knowledge_lookup.agents.session_memory import DeliveredText, SessionMemory
 from knowledge_lookup.retrievers import metadata as keys
-from knowledge_lookup.retrievers.text_cut import cut
+from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS
+from knowledge_lookup.retrievers.text_cut import cut_apart
+from knowledge_lookup.retrievers.text_span import TextSpan
 
 SUPPLEMENT_CHARACTERS = 2000
 SUPPLEMENT_PASSAGES = 3
 MOST_ALTERNATIVES = 5
-_LEAST_PASSAGE = 80
+LEAST_PASSAGE = 80
 """A passage that would have to be cut shorter than this is left out."""
+_BETWEEN = "\n\n"
 
 SourceOf = Callable[[str], str]
 """From a file path to what is shown as source."""
@@ -26,78 +31,164 @@ class Delivery:
 
     :param primary: The best exact match, or None.
     :param supplement: The passages, or None.
-    :param documents: (domain, file path) of every document whose text is in one of the two, in their order.
+    :param texts: What the two are made of, in their order.
     """
 
-    primary: PrimaryResult | None
-    supplement: SupplementResult | None
-    documents: tuple[tuple[str, str], ...]
+    primary: PrimaryResult | None = None
+    supplement: SupplementResult | None = None
+    texts: tuple[DeliveredText, ...] = ()
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The documents that the texts belong to, each once."""
+        return tuple(dict.fromkeys(text.file_path for text in self.texts))
+
+    @property
+    def characters(self) -> int:
+        """Characters of both contents."""
+        return sum(len(part.content) for part in (self.primary, self.supplement) if part is not None)
+
+    @property
+    def passages(self) -> tuple[PassageSpan, ...]:
+        """Where the texts come from."""
+        return tuple(PassageSpan(text.file_path, *span) for text in self.texts for span in text.spans)
 
 
-def assemble(nodes: Sequence[NodeWithScore], *, source_of: SourceOf, messages: Messages) -> Delivery:
-    """Choose and cut what is delivered of the nodes that a retrieval left.
+class ResultAssembly:
+    """Chooses and cuts what is delivered.
 
-    :param nodes: Keyword matches best first, then passages best first.
+    :param texts: Reads the documents.
     :param source_of: Makes the source of a file path.
     :param messages: The labels' language.
-    :returns: The first keyword match as primary; as supplement the passages of other documents, those of further
-        keyword matches first.
     """
-    exact = [scored for scored in nodes if keys.is_exact(scored)]
-    documents: list[tuple[str, str]] = []
-    primary = None
-    if exact:
-        best = exact[0]
-        documents.append(_document(best))
-        decisive = bool(best.node.metadata.get(keys.DECISIVE))
-        primary = PrimaryResult(
-            content=_text(best), source=source_of(path_of(best)), confidence="high" if decisive else "low"
+
+    def __init__(self, texts: DocumentTexts, source_of: SourceOf, messages: Messages) -> None:
+        self._texts = texts
+        self._source_of = source_of
+        self._messages = messages
+
+    def assemble(
+        self, nodes: Sequence[NodeWithScore], memory: SessionMemory, *, characters_left: int | None = None
+    ) -> Delivery:
+        """Choose and cut what is delivered of the nodes that a retrieval left.
+
+        :param nodes: Keyword matches best first, then passages best first.
+        :param memory: What the session was given.
+        :param characters_left: Most characters of all; None for no such limit.
+        :returns: The first keyword match as primary, without what the session was given of it; as supplement the
+            passages of other documents, those of further keyword matches first.
+        """
+        left = EXCERPT_CHARACTERS + SUPPLEMENT_CHARACTERS if characters_left is None else characters_left
+        exact = [scored for scored in nodes if keys.is_exact(scored)]
+        primary, texts = None, list[DeliveredText]()
+        if exact:
+            primary, text = self._primary(exact[0], memory, left)
+            texts.append(text)
+            left -= len(primary.content)
+        supplement = self._supplement(nodes, exact, min(left, SUPPLEMENT_CHARACTERS), texts)
+        return Delivery(primary, supplement, _by_document(texts))
+
+    def alternatives(
+        self, nodes: Sequence[NodeWithScore], others: Sequence[tuple[str, str]], delivery: Delivery
+    ) -> tuple[Alternative, ...] | None:
+        """Name further keyword matches whose text isn't delivered.
+
+        :param nodes: What the retrieval left.
+        :param others: (title, file path) of matching documents beyond the nodes.
+        :param delivery: What is delivered.
+        :returns: At most five; None for none.
+        """
+        exact = [(_title(scored), path_of(scored)) for scored in nodes if keys.is_exact(scored)]
+        named = [(title, path) for title, path in [*exact, *others] if path not in delivery.documents]
+        if not named:
+            return None
+        return tuple(
+            Alternative(title=title, source=self._source_of(file_path))
+            for title, file_path in named[:MOST_ALTERNATIVES]
         )
-    matched = {path_of(scored) for scored in exact}
-    passages = [
-        scored for scored in nodes if not keys.is_exact(scored) and not (exact and path_of(scored) == path_of(exact[0]))
-    ]
-    in_line = _in_line(passages, matched)
-    pieces: list[str] = []
-    left = SUPPLEMENT_CHARACTERS
-    for scored in in_line[:SUPPLEMENT_PASSAGES]:
-        piece = _labelled(scored, left, source_of, messages)
-        if piece is None:
-            break
-        pieces.append(piece)
-        documents.append(_document(scored))
-        left -= len(piece) + len(_BETWEEN)
-    supplement = None
-    if pieces:
-        supplement = SupplementResult(content=_BETWEEN.join(pieces), source=source_of(path_of(in_line[0])))
-    return Delivery(primary, supplement, tuple(dict.fromkeys(documents)))
 
+    def has_new_text(self, scored: NodeWithScore, memory: SessionMemory) -> bool:
+        """Tell whether a keyword match has anything that the session wasn't given.
 
-def alternatives(
-    nodes: Sequence[NodeWithScore],
-    others: Sequence[tuple[str, str]],
-    delivery: Delivery,
-    *,
-    source_of: SourceOf,
-) -> tuple[Alternative, ...] | None:
-    """Name further keyword matches whose text isn't delivered.
+        :param scored: The keyword match.
+        :param memory: What the session was given.
+        :returns: False if the session has all of the document.
+        """
+        document = self._texts.of(path_of(scored))
+        if document is None:
+            return True
+        given = memory.given(path_of(scored), document.version)
+        return not given or bool(document.titles_left(given))
 
-    :param nodes: What the retrieval left.
-    :param others: (title, file path) of matching documents beyond the nodes.
-    :param delivery: What is delivered.
-    :param source_of: Makes the source of a file path.
-    :returns: At most five; None for none.
-    """
-    delivered = {file_path for _, file_path in delivery.documents}
-    exact = [
-        (str(scored.node.metadata.get(keys.TITLE, "")), path_of(scored)) for scored in nodes if keys.is_exact(scored)
-    ]
-    named = [(title, file_path) for title, file_path in [*exact, *others] if file_path not in delivered]
-    if not named:
-        return None
-    return tuple(
-        Alternative(title=title, source=source_of(file_path)) for title, file_path in named[:MOST_ALTERNATIVES]
-    )
+    def _primary(self, best: NodeWithScore, memory: SessionMemory, left: int) -> tuple[PrimaryResult, DeliveredText]:
+        file_path, metadata = path_of(best), best.node.metadata
+        content = _text(best)
+        spans = tuple(TextSpan(*span) for span in metadata.get(keys.TEXT_SPANS, ()))
+        document = self._texts.of(file_path)
+        given = memory.given(file_path, document.version) if document is not None else []
+        if document is not None and (given or len(content) > left):
+            part = document.rest(metadata.get(keys.MATCHED_TERMS, ()), given, limit=min(EXCERPT_CHARACTERS, left))
+            content, spans = part.text, part.spans
+        confidence = "high" if metadata.get(keys.DECISIVE) else "low"
+        primary = PrimaryResult(content=content, source=self._source_of(file_path), confidence=confidence)
+        return primary, DeliveredText(
+            domain=_domain(best),
+            file_path=file_path,
+            version="" if document is None else document.version,
+            way="exact",
+            sections=() if document is None else document.titles_of(spans),
+            spans=spans,
+        )
+
+    def _supplement(
+        self, nodes: Sequence[NodeWithScore], exact: Sequence[NodeWithScore], left: int, texts: list[DeliveredText]
+    ) -> SupplementResult | None:
+        matched = {path_of(scored) for scored in exact}
+        passages = [
+            scored
+            for scored in nodes
+            if not keys.is_exact(scored) and not (exact and path_of(scored) == path_of(exact[0]))
+        ]
+        in_line = _in_line(passages, matched)
+        pieces: list[str] = []
+        for scored in in_line[:SUPPLEMENT_PASSAGES]:
+            piece = self._labelled(scored, left)
+            if piece is None:
+                break
+            label, beginning, closing = piece
+            pieces.append(f"{label}\n{beginning}{closing}")
+            texts.append(self._passage(scored, beginning))
+            left -= len(pieces[-1]) + len(_BETWEEN)
+        if not pieces:
+            return None
+        return SupplementResult(content=_BETWEEN.join(pieces), source=self._source_of(path_of(in_line[0])))
+
+    def _labelled(self, scored: NodeWithScore, limit: int) -> tuple[str, str, str] | None:
+        source, section = self._source_of(path_of(scored)), str(scored.node.metadata.get(keys.SECTION, ""))
+        label = (
+            self._messages.passage_label.format(source=source, section=section)
+            if section
+            else self._messages.passage_label_without_section.format(source=source)
+        )
+        text = _text(scored)
+        room = limit - len(label) - 1
+        if room < min(LEAST_PASSAGE, len(text)):
+            return None
+        return label, *cut_apart(text, room)
+
+    def _passage(self, scored: NodeWithScore, text: str) -> DeliveredText:
+        file_path, section = path_of(scored), str(scored.node.metadata.get(keys.SECTION, ""))
+        document = self._texts.of(file_path)
+        span = None if document is None else document.locate(text, section)
+        spans = () if span is None else (span,)
+        return DeliveredText(
+            domain=_domain(scored),
+            file_path=file_path,
+            version="" if document is None else document.version,
+            way="semantic",
+            sections=document.titles_of(spans) if document is not None and spans else (section,),
+            spans=spans,
+        )
 
 
 def path_of(scored: NodeWithScore) -> str:
@@ -109,7 +200,16 @@ def path_of(scored: NodeWithScore) -> str:
     return str(scored.node.metadata[keys.FILE_PATH])
 
 
-_BETWEEN = "\n\n"
+def _by_document(texts: Sequence[DeliveredText]) -> tuple[DeliveredText, ...]:
+    """Put the passages of one document together: what it claims is one part."""
+    together: dict[str, DeliveredText] = {}
+    for text in texts:
+        known = together.setdefault(text.file_path, text)
+        if known is not text:
+            sections = tuple(dict.fromkeys([*known.sections, *text.sections]))
+            spans = (*known.spans, *text.spans)
+            together[text.file_path] = known.model_copy(update={"sections": sections, "spans": spans})
+    return tuple(together.values())
 
 
 def _in_line(passages: Sequence[NodeWithScore], matched: set[str]) -> list[NodeWithScore]:
@@ -120,23 +220,13 @@ def _in_line(passages: Sequence[NodeWithScore], matched: set[str]) -> list[NodeW
     return list({scored.node.node_id: scored for scored in in_line}.values())
 
 
-def _document(scored: NodeWithScore) -> tuple[str, str]:
-    return str(scored.node.metadata.get(keys.DOMAIN, "")), path_of(scored)
+def _domain(scored: NodeWithScore) -> str:
+    return str(scored.node.metadata.get(keys.DOMAIN, ""))
+
+
+def _title(scored: NodeWithScore) -> str:
+    return str(scored.node.metadata.get(keys.TITLE, ""))
 
 
 def _text(scored: NodeWithScore) -> str:
     return scored.node.get_content(metadata_mode=MetadataMode.NONE).strip()
-
-
-def _labelled(scored: NodeWithScore, limit: int, source_of: SourceOf, messages: Messages) -> str | None:
-    section = str(scored.node.metadata.get(keys.SECTION, ""))
-    label = (
-        messages.passage_label.format(source=source_of(path_of(scored)), section=section)
-        if section
-        else messages.passage_label_without_section.format(source=source_of(path_of(scored)))
-    )
-    text = _text(scored)
-    room = limit - len(label) - 1
-    if room < min(_LEAST_PASSAGE, len(text)):
-        return None
-    return f"{label}\n{cut(text, room)}"

@@ -2,10 +2,11 @@
 
 from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
 from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
+from knowledge_lookup.agents.session_memory import RememberedLookup, SessionMemory
 
 
 class RetrievedDocTracker:
-    """Remembers, session by session, the domains and documents that were delivered.
+    """Remembers, session by session, what was asked, and the domains, documents and sections that were delivered.
 
     ::
 
@@ -42,13 +43,23 @@ class RetrievedDocTracker:
         """
         return self._store.claim(session_id, domain, file_path)
 
-    def release(self, session_id: str, file_path: str) -> None:
-        """Take a claim back whose document was not delivered after all.
+    def recall(self, session_id: str) -> SessionMemory:
+        """Return all that is remembered of a session.
 
         :param session_id: The session.
-        :param file_path: The document's path.
+        :returns: What it has asked and been given; empty for an unknown session.
         """
-        self._store.release(session_id, file_path)
+        return self._store.recall(session_id)
+
+    def remember(self, session_id: str, lookup: RememberedLookup) -> bool:
+        """Record a look-up and claim what it delivers, in one atomic step.
+
+        :param session_id: The session.
+        :param lookup: The look-up, decided on what :meth:`recall` returned, with its next number.
+        :returns: False if the memory has changed since: nothing is recorded then, and the look-up must be decided
+            again.
+        """
+        return self._store.remember(session_id, lookup)
 
     def is_doc_retrieved(self, session_id: str, file_path: str) -> bool:
         """Tell whether a session has been given a document.
@@ -57,7 +68,7 @@ class RetrievedDocTracker:
         :param file_path: The document's path.
         :returns: True if it has.
         """
-        return file_path in self._store.documents(session_id)
+        return file_path in self._store.recall(session_id).documents
 
     def is_already_retrieved(self, session_id: str, file_path: str) -> bool:
         """Tell the same as :meth:`is_doc_retrieved`.
@@ -75,7 +86,7 @@ class RetrievedDocTracker:
         :param domain: The domain.
         :returns: True if it has.
         """
-        return domain in self._store.domains(session_id)
+        return domain in self._store.recall(session_id).domains
 
     def get_retrieved_domains(self, session_id: str) -> list[str]:
         """List the domains of which a session has been given something.
@@ -83,7 +94,7 @@ class RetrievedDocTracker:
         :param session_id: The session.
         :returns: The domains in order of first retrieval.
         """
-        return list(self._store.domains(session_id))
+        return list(self._store.recall(session_id).domains)
 
     def get_retrieved_documents(self, session_id: str) -> frozenset[str]:
         """List the documents that a session has been given.
@@ -91,7 +102,7 @@ class RetrievedDocTracker:
         :param session_id: The session.
         :returns: Their paths.
         """
-        return self._store.documents(session_id)
+        return self._store.recall(session_id).documents
 
     def clear_session(self, session_id: str) -> None:
         """Forget a session.

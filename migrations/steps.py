@@ -37,6 +37,14 @@ def timestamp() -> sa.types.TypeEngine[Any]:
     return sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql")
 
 
+def long_text() -> sa.types.TypeEngine[str]:
+    """Return the type of a text that may pass 64 KB.
+
+    :returns: TEXT, and MEDIUMTEXT on MySQL.
+    """
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
+
+
 def ascending_id() -> sa.types.TypeEngine[int]:
     """Return the type of a primary key that the database counts up.
 

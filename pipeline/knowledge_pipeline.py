@@ -179,26 +179,31 @@ class KnowledgePipeline(PipelineParts):
 
     # Looking things up
 
-    def lookup(self, query: str, session_id: str | None = None) -> LookupResult:
+    def lookup(self, query: str, session_id: str | None = None, section_title: str | None = None) -> LookupResult:
         """Look up a query: exact match first, semantic search if that doesn't settle it.
 
         :param query: Keywords or a question.
         :param session_id: The session; what it has been given is not given again. None: no memory, unless
             ``session_context`` names one.
+        :param section_title: One section of the document that the query finds, by its title or the title's beginning;
+            None for what answers the query.
         :returns: The result; ``str(result)`` is the JSON for an LLM.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
-        return self._knowledge_lookup.lookup(query, session_id)
+        return self._knowledge_lookup.lookup(query, session_id, section_title)
 
-    async def alookup(self, query: str, session_id: str | None = None) -> LookupResult:
+    async def alookup(
+        self, query: str, session_id: str | None = None, section_title: str | None = None
+    ) -> LookupResult:
         """Look up a query without blocking the event loop; see :meth:`lookup`.
 
         :param query: Keywords or a question.
         :param session_id: The session.
+        :param section_title: The section.
         :returns: The result.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
-        return await self._knowledge_lookup.alookup(query, session_id)
+        return await self._knowledge_lookup.alookup(query, session_id, section_title)
 
     def search(self, query: str, top_k: int = 5) -> list[NodeWithScore]:
         """Search passages by meaning alone, without memory or record.

@@ -12,6 +12,7 @@ from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
 from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
 from knowledge_lookup.agents.knowledge_lookup import KnowledgeLookup
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
+from knowledge_lookup.agents.session_rules import SessionRules
 from knowledge_lookup.pipeline.doctor import Doctor
 from knowledge_lookup.pipeline.domains import KnowledgeDomainService
 from knowledge_lookup.pipeline.errors import ConfigurationError
@@ -27,6 +28,7 @@ from knowledge_lookup.pipeline.lazy_part import lazy_part
 from knowledge_lookup.pipeline.models.embedding_models import build_embed_model, embedding_model_name, token_counter
 from knowledge_lookup.pipeline.models.language_models import build_llm
 from knowledge_lookup.pipeline.normalization_profiles import resolve_profile
+from knowledge_lookup.pipeline.question_similarity import same_question_similarity
 from knowledge_lookup.pipeline.settings import Settings
 from knowledge_lookup.pipeline.storage import (
     BackgroundInvocationRecorder,
@@ -230,6 +232,20 @@ class PipelineParts:
         self._closers.append(tracker.close)
         return tracker
 
+    @property
+    def session_rules(self) -> SessionRules:
+        """The limits for sessions, and when two questions are nearly the same."""
+        session = self.settings.session
+        similarity = session.same_question_similarity
+        return SessionRules(
+            max_lookups=session.max_lookups,
+            max_lookups_per_domain=session.max_lookups_per_domain,
+            max_characters=session.max_characters,
+            same_question_similarity=same_question_similarity(self.embedding_model_name)
+            if similarity is None
+            else similarity,
+        )
+
     @lazy_part
     def recorder(self) -> BackgroundInvocationRecorder:
         """Writes one record a look-up, off the hot path."""
@@ -325,12 +341,31 @@ class PipelineParts:
             node_postprocessors=[self.judge if judge is None else judge],
         )
 
-    def _lookup_with(self, retriever: KnowledgeRetriever, *, tool_name: str) -> KnowledgeLookup:
+    def unrecorded_lookup(self) -> KnowledgeLookup:
+        """Build a look-up with a memory of its own in this process and without records, for measuring.
+
+        :returns: The look-up; otherwise as the settings say.
+        """
+        return self._lookup_with(
+            self.retriever, tool_name="lookup_knowledge", memory=RetrievedDocTracker(), is_recorded=False
+        )
+
+    def _lookup_with(
+        self,
+        retriever: KnowledgeRetriever,
+        *,
+        tool_name: str,
+        memory: RetrievedDocTracker | None = None,
+        is_recorded: bool = True,
+    ) -> KnowledgeLookup:
         return KnowledgeLookup(
             retriever,
             self.judge,
-            self.memory,
-            recorder=self.recorder,
+            self.memory if memory is None else memory,
+            self.keyword_index,
+            self._files,
+            rules=self.session_rules,
+            recorder=self.recorder if is_recorded else None,
             tool_name=tool_name,
             source_root=self._files.root_name,
             locale=self.settings.locale,

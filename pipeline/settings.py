@@ -205,6 +205,20 @@ class SessionSettings(SettingsSection):
     max_sessions: int = Field(default=10_000, ge=1)
     """How many sessions are remembered at once, at least 1; the longest unused go first. Default: 10000."""
 
+    max_lookups: int | None = Field(default=None, ge=1)
+    """How many look-ups one session may make, at least 1. Default: null, any number."""
+
+    max_lookups_per_domain: int | None = Field(default=None, ge=1)
+    """How many look-ups of one session may deliver text of the same domain, at least 1. Default: null, any number."""
+
+    max_characters: int | None = Field(default=None, ge=1)
+    """How many characters of text one session is given, at least 1. Default: null, any number."""
+
+    same_question_similarity: float | None = Field(default=None, ge=0, le=1)
+    """Cosine of two queries from which on they are nearly the same question, if they match the same keywords: only what
+    is stronger than what the session has is returned then; 0 to 1, higher is stricter, 1 practically off. Default:
+    null, the bound measured for the embedding model, or none if there isn't one."""
+
 
 class Settings(SettingsSection):
     """All settings.

@@ -100,7 +100,12 @@ def sync(
 def lookup(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="Keywords or a question.")],
+    *,
     session: SessionOption = None,
+    section: Annotated[
+        str | None,
+        typer.Option("--section", metavar="TITLE", help="One section of the document, by its title or its beginning."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show by what evidence the result was judged; for people.")
     ] = False,
@@ -113,7 +118,7 @@ def lookup(
         )
     with open_pipeline(context, session=session) as pipeline:
         index_if_needed(pipeline)
-        result = pipeline.lookup(query, session_id=session)
+        result = pipeline.lookup(query, session_id=session, section_title=section)
         explanation = pipeline.explain(query) if explain else None
     if as_json:
         rendering.raw(result.to_json())

@@ -35,7 +35,7 @@ class Database:
     >>> database = Database(None, data_dir=Path(tempfile.mkdtemp()))
     >>> database.ensure_current()
     >>> database.current_revision()
-    'V011'
+    'V012'
     >>> database.close()
 
     :param url: ``mysql+pymysql://...`` or ``sqlite:///...``; None is a SQLite file in ``data_dir``.

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, inspect, text
 
-REQUIRED_REVISION = "V011"
+REQUIRED_REVISION = "V012"
 """The newest revision in ``migrations/versions``."""
 
 

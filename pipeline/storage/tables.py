@@ -133,6 +133,20 @@ retrieved_document = Table(
     sqlite_autoincrement=True,
 )
 
+session_lookup = Table(
+    "session_lookup",
+    metadata,
+    Column("id", _ascending_id(), primary_key=True, autoincrement=True),
+    Column("session_id", String(255), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("lookup", Text().with_variant(mysql.MEDIUMTEXT(), "mysql"), nullable=False),
+    Column("looked_up_at", UtcDateTime, nullable=False),
+    Column("lookup_key", _ascii_char(64), nullable=False),
+    Index("ux_session_lookup_lookup_key", "lookup_key", unique=True),
+    Index("ix_session_lookup_session_use", "session_id", "looked_up_at"),
+    sqlite_autoincrement=True,
+)
+
 document_lease = Table(
     "document_lease",
     metadata,

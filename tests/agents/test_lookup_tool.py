@@ -35,7 +35,15 @@ def test_the_llm_sees_the_generated_schema(tool: FunctionTool) -> None:
                 "description": (
                     "查询关键词或问题，错误码等保留原文 (keywords or a question; keep codes and names as they are)"
                 ),
-            }
+            },
+            "section_title": {
+                "title": "Section Title",
+                "anyOf": [{"type": "string"}, {"type": "null"}],
+                "default": None,
+                "description": (
+                    "可选，只取该文档的某一章节，取自 availableSections (optional: one of availableSections)"
+                ),
+            },
         },
         "required": ["query"],
     }
@@ -57,6 +65,7 @@ def test_the_llm_sees_compact_camel_case_json_without_any_score(tool: FunctionTo
         "relevanceLevel",
         "completenessHint",
         "retrievedDomainsThisSession",
+        "availableSections",
     ]
     assert list(seen["primary"]) == ["content", "source", "matchType", "confidence"]
     assert "\n" not in str(output)

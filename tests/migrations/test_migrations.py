@@ -14,7 +14,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from knowledge_lookup.pipeline.storage import REQUIRED_REVISION, Database, DatabaseError
 from knowledge_lookup.pipeline.storage.tables import metadata
 
-REVISIONS = ["V001", "V002", "V003", "V004", "V005", "V010", "V011"]
+REVISIONS = ["V001", "V002", "V003", "V004", "V005", "V010", "V011", "V012"]
 TABLES = {
     *("api_document", "knowledge_domain", "tool_invocation", "retrieved_document"),
     *("document_lease", "index_change"),
@@ -215,6 +215,7 @@ def test_tables_on_mariadb_keep_chinese_and_tell_case_apart_whatever_the_servers
         ("V004", "V005", None),
         ("V005", "V010", "ALTER TABLE tool_invocation DROP COLUMN dedup_reason"),
         ("V010", "V011", "DROP TABLE index_change"),
+        ("V011", "V012", "DROP INDEX ix_session_lookup_session_use ON session_lookup"),
     ],
 )
 def test_a_migration_that_was_cut_off_on_mariadb_is_finished_by_the_next_run(

@@ -222,7 +222,7 @@ def test_init_creates_settings_documents_and_database_and_overwrites_nothing(run
     assert "kept knowledge-lookup.yml" in out
     assert mine.read_text(encoding="utf-8") == "mine"
     code, out, _ = run("migrate")
-    assert (code, out) == (0, "the database is at V011 already\n")
+    assert (code, out) == (0, "the database is at V012 already\n")
 
 
 @pytest.mark.mariadb
@@ -235,7 +235,7 @@ def test_a_server_whose_schema_is_old_is_migrated_by_command_only(
     assert "knowledge-lookup migrate" in err
     assert err.count("\n") == 1
     code, out, _ = run("migrate")
-    assert (code, out) == (0, "the database went from empty to V011\n")
+    assert (code, out) == (0, "the database went from empty to V012\n")
     with create_engine(mariadb_database).connect() as connection:
         assert connection.execute(text("SELECT COUNT(*) FROM tool_invocation")).scalar_one() == 0
 

@@ -70,7 +70,7 @@ def test_nothing_is_opened_or_made_before_the_first_use(tmp_path: Path) -> None:
 
     database.ensure_current()
     assert (tmp_path / "deep" / "data" / "knowledge-lookup.db").is_file()
-    assert database.current_revision() == "V011"
+    assert database.current_revision() == "V012"
     database.close()
 
 
@@ -119,7 +119,7 @@ def test_an_old_embedded_database_migrates_itself(tmp_path: Path) -> None:
     database = Database(None, data_dir=tmp_path)
     database.upgrade("V003")
     database.ensure_current()
-    assert database.current_revision() == "V011"
+    assert database.current_revision() == "V012"
     database.close()
 
 
@@ -127,12 +127,12 @@ def test_an_old_embedded_database_migrates_itself(tmp_path: Path) -> None:
 def test_a_server_is_not_migrated_by_a_start_but_the_command_is_named(mariadb_database: str) -> None:
     database = Database(mariadb_database, data_dir=Path())
     with pytest.raises(
-        SchemaNotCurrentError, match="has no tables yet and V011 is needed: run `knowledge-lookup migrate`"
+        SchemaNotCurrentError, match="has no tables yet and V012 is needed: run `knowledge-lookup migrate`"
     ):
         database.ensure_current()
     database.upgrade("V005")
     with pytest.raises(
-        SchemaNotCurrentError, match="is at schema revision V005 and V011 is needed: run `knowledge-lookup migrate`"
+        SchemaNotCurrentError, match="is at schema revision V005 and V012 is needed: run `knowledge-lookup migrate`"
     ):
         database.ensure_current()
     assert database.current_revision() == "V005"
@@ -144,7 +144,7 @@ def test_a_server_is_not_migrated_by_a_start_but_the_command_is_named(mariadb_da
 def test_a_database_of_a_newer_version_is_left_alone(database: Database) -> None:
     execute(database, "UPDATE alembic_version SET version_num = 'V999'")
     for action in (database.ensure_current, database.upgrade, lambda: database.downgrade("base")):
-        with pytest.raises(SchemaNotCurrentError, match=r"V999, which this version doesn't know \(it needs V011\)"):
+        with pytest.raises(SchemaNotCurrentError, match=r"V999, which this version doesn't know \(it needs V012\)"):
             action()
     assert scalar(database, "SELECT COUNT(*) FROM api_document") == 0
 
@@ -173,7 +173,7 @@ def test_those_who_migrate_at_once_take_turns_and_all_succeed(
             database.close()
 
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(migrate, range(4))) == ["V011"] * 4
+        assert list(threads.map(migrate, range(4))) == ["V012"] * 4
 
 
 def test_a_server_that_does_not_answer_is_unavailable_within_seconds() -> None:

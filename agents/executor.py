@@ -1,52 +1,57 @@
 """The bundled executor: a ReAct agent that knows when to stop searching."""
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
+from uuid import uuid4
 
 from llama_index.core.agent.react.formatter import ReActChatFormatter
-from llama_index.core.agent.react.types import ObservationReasoningStep, ResponseReasoningStep
+from llama_index.core.agent.react.types import BaseReasoningStep, ObservationReasoningStep, ResponseReasoningStep
 from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.agent.workflow.agent_context import AgentContext
 from llama_index.core.agent.workflow.workflow_events import (
     AgentInput,
     AgentOutput,
     AgentWorkflowStartEvent,
     ToolCall,
 )
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
+from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import BaseTool
+from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context, StopEvent, step
 
 from knowledge_lookup.agents.prompts import executor_prompt
+from knowledge_lookup.agents.react_corrections import (
+    CorrectionStep,
+    RejectedStep,
+    closing_request,
+    copies_example,
+    is_template,
+    no_answer,
+    rejection,
+    repetition,
+    tool_call_step,
+)
+from knowledge_lookup.agents.react_output_parser import Problem, ReactOutput, read_react_output
+from knowledge_lookup.agents.run_economy import RunSoFar
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 
 DEFAULT_MAX_ITERATIONS = 8
-
-_CLOSING_REQUEST = {
-    "zh": (
-        "检索次数已用完，不能再调用工具。请仅根据上文已有的检索结果作答，并说明哪些信息没有查到。"
-        "按格式输出：\nThought: 说明依据\nAnswer: 完整的答案"
-    ),
-    "en": (
-        "No further tool calls are possible. Answer from the results above alone, and say what was not found. "
-        "Use the format:\nThought: what the answer rests on\nAnswer: the complete answer"
-    ),
-}
-_NO_ANSWER = {
-    "zh": "在允许的步数内没有得出答案。",
-    "en": "No answer was reached within the allowed number of steps.",
-}
+_CALLS_KEY = "current_tool_calls"
 
 
 class KnowledgeExecutor(ReActAgent):
     """A LlamaIndex ``ReActAgent`` whose runs end in an answer.
 
-    An answer on the last allowed step counts. Where that step asks for another tool call instead, the LLM is
-    called once more, with all the observations so far, to close with what it has.
+    What the model puts out is read for what it means; where nothing can be made of it, the model is told what was
+    wrong, as an observation. A look-up that would only repeat an earlier one is not made. At the step limit, and where
+    the run makes no progress any more, the LLM is called once more, with all the results so far, to close with what it
+    has; if that yields no answer either, the answer says so and names what was retrieved.
 
-    :param locale: Language of the closing request.
+    :param locale: Language of what the model is told.
     :param max_iterations: LLM calls before the closing one, at least 1; ``run(max_iterations=...)`` overrides it.
     """
 
@@ -58,37 +63,119 @@ class KnowledgeExecutor(ReActAgent):
         # The base class stores its own default where the run names no limit.
         if ev.get("max_iterations", default=None) is None:
             await ctx.store.set("max_iterations", self.max_iterations)
+        # A run that failed, as with an endpoint that is down, leaves its steps in the context.
+        await ctx.store.set(self.reasoning_key, [])
+        await ctx.store.set(_CALLS_KEY, [])
+
+    async def take_step(
+        self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
+    ) -> AgentOutput:
+        """Call the LLM and follow what it puts out.
+
+        :param ctx: The run.
+        :param llm_input: The conversation.
+        :param tools: The tools.
+        :param memory: Not used; the base class passes it.
+        :returns: A tool call, an answer, or what the model has to be told, as retry message.
+        """
+        history = llm_input[1:] if llm_input[0].role == MessageRole.SYSTEM else llm_input  # the formatter has its own
+        reasoning: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
+        question: str = await ctx.store.get("user_msg_str", default="")
+        so_far = RunSoFar(question, await ctx.store.get(_CALLS_KEY, default=[]))
+        is_at_limit = await ctx.store.get("num_iterations", default=0) >= await self._allowed_steps(ctx)
+        if is_at_limit or so_far.is_stuck(reasoning):
+            return await self._closing_output(
+                ctx, self.formatter.format(tools, history, _results(reasoning)), so_far, tools
+            )
+
+        messages = self.formatter.format(tools, history, reasoning)
+        response = await self._ask(ctx, messages)
+        output = self._read(response, tools)
+        conversation = "\n".join(message.content or "" for message in messages if message.role == MessageRole.USER)
+        if output.tool and copies_example(output.arguments, self.formatter.system_header, conversation):
+            output = replace(output, problem=Problem.TEMPLATE_WORDS)
+        calls: list[ToolSelection] = []
+        steps: list[BaseReasoningStep]
+        if output.problem is not None:
+            steps = rejection(output, output.problem, tools, question, self.locale)
+        elif not output.tool:
+            steps = [ResponseReasoningStep(thought=output.thought, response=output.answer)]
+        elif so_far.is_repeated(output.tool, output.arguments):
+            steps = repetition(output, self.locale)
+        else:
+            steps = [tool_call_step(output, self.locale)]
+            calls = [ToolSelection(tool_id=str(uuid4()), tool_name=output.tool, tool_kwargs=output.arguments)]
+        await ctx.store.set(self.reasoning_key, [*reasoning, *steps])
+        told = [step.get_content() for step in steps if isinstance(step, CorrectionStep)]
+        return AgentOutput(
+            response=response.message,
+            tool_calls=calls,
+            retry_messages=[ChatMessage(role=MessageRole.USER, content=text) for text in told],
+            raw=_raw(response),
+            current_agent_name=self.name,
+        )
 
     @step
     async def parse_agent_output(self, ctx: Context, ev: AgentOutput) -> StopEvent | AgentInput | ToolCall | None:
-        """Go on with what the LLM put out; on the last step, end in an answer."""
-        allowed = await ctx.store.get("max_iterations", default=self.max_iterations)
-        is_last = await ctx.store.get("num_iterations", default=0) + 1 >= allowed
-        if not is_last:
-            return cast("StopEvent | AgentInput | ToolCall | None", await super().parse_agent_output(ctx, ev))
-        if ev.tool_calls or ev.retry_messages:
-            ev = await self._closing_output(ctx, ev)
-        # The base class raises when the last step is reached, even by an answer.
-        await ctx.store.set("num_iterations", -1)
+        """Go on with what the LLM put out; an answer ends the run, whichever step it is."""
+        steps = await ctx.store.get("num_iterations", default=0) + 1
+        if not ev.tool_calls and not ev.retry_messages:
+            # The base class raises when the last step is reached, even by an answer.
+            await ctx.store.set("num_iterations", -1)
+        elif ev.retry_messages or steps >= await self._allowed_steps(ctx):
+            # What the model is told stands in the reasoning, behind the results it has; the base class would put it
+            # before them, after the question once more. At the limit, the next step closes the run.
+            await ctx.store.set("num_iterations", steps)
+            memory: BaseMemory = await ctx.store.get("memory")
+            history = await memory.aget(input=await ctx.store.get("user_msg_str"))
+            return AgentInput(input=history, current_agent_name=self.name)
         return cast("StopEvent | AgentInput | ToolCall | None", await super().parse_agent_output(ctx, ev))
 
-    async def _closing_output(self, ctx: Context, ev: AgentOutput) -> AgentOutput:
-        memory: BaseMemory = await ctx.store.get("memory")
+    async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
+        """End the run: the conversation keeps calls, results and answer, and nothing of what was rejected."""
+        reasoning: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
+        await ctx.store.set(self.reasoning_key, _without_rejections(reasoning))
+        output = await super().finalize(ctx, output, memory)
+        if reasoning and isinstance(reasoning[-1], ResponseReasoningStep):
+            # The base class cuts the raw output at its first "Answer:", which may be a quotation.
+            output.response = ChatMessage(role=MessageRole.ASSISTANT, content=reasoning[-1].response)
+        return output
+
+    async def _allowed_steps(self, ctx: AgentContext) -> int:
+        return int(await ctx.store.get("max_iterations", default=self.max_iterations))
+
+    async def _ask(self, ctx: AgentContext, messages: list[ChatMessage]) -> ChatResponse:
+        if self.streaming:
+            return await self._get_streaming_response(ctx, messages)
+        return await self._get_response(messages)
+
+    def _read(self, response: ChatResponse, tools: Sequence[AsyncBaseTool]) -> ReactOutput:
+        return read_react_output(response.message.content or "", tools, is_template=self._is_template)
+
+    def _is_template(self, text: str) -> bool:
+        return is_template(text, self.formatter.system_header)
+
+    async def _closing_output(
+        self, ctx: AgentContext, messages: list[ChatMessage], so_far: RunSoFar, tools: Sequence[AsyncBaseTool]
+    ) -> AgentOutput:
+        """Have the LLM answer with what there is."""
+        last = messages[-1]
+        request = closing_request(self.locale)
+        if last.role == MessageRole.USER:
+            # Some chat templates refuse two messages of the user in a row.
+            messages, request = messages[:-1], f"{last.content or ''}\n\n{request}"
+        response = await self._ask(ctx, [*messages, ChatMessage(role=MessageRole.USER, content=request)])
+        output = self._read(response, tools)
+        text = output.answer if output.problem is None else ""
+        if output.problem is Problem.NO_STEP and so_far.sources and not self._is_template(output.thought):
+            text = output.thought  # with results at hand, that is where small models put the answer
+        text = text or no_answer(so_far.sources, self.locale)
         reasoning = await ctx.store.get(self.reasoning_key, default=[])
-        observed = [number for number, s in enumerate(reasoning) if isinstance(s, ObservationReasoningStep)]
-        # A call that was asked for on the last step was never made: it has no observation and is left out.
-        reasoning = reasoning[: observed[-1] + 1] if observed else []
-        messages = self.formatter.format(
-            list(await self.get_tools()), chat_history=await memory.aget(), current_reasoning=reasoning
-        )
-        messages.append(ChatMessage(role=MessageRole.USER, content=_CLOSING_REQUEST[self.locale]))
-        response = await self._get_llm_response(ctx, messages)
-        text = _answer_in(response.message.content or "") or _NO_ANSWER[self.locale]
         answer = ResponseReasoningStep(thought="", response=text)
-        await ctx.store.set(self.reasoning_key, [*reasoning, answer])
+        await ctx.store.set(self.reasoning_key, [*_results(reasoning), answer])
         return AgentOutput(
             response=ChatMessage(role=MessageRole.ASSISTANT, content=text),
-            raw=response.raw,
+            raw=_raw(response),
             current_agent_name=self.name,
         )
 
@@ -128,8 +215,16 @@ def build_executor(
     )
 
 
-def _answer_in(text: str) -> str:
-    _, marker, answer = text.rpartition("Answer:")
-    if marker:
-        return answer.strip()
-    return "" if "Action:" in text else text.strip()
+def _results(reasoning: Sequence[BaseReasoningStep]) -> list[BaseReasoningStep]:
+    """Keep what a closing answer can rest on: the calls that have a result."""
+    kept = _without_rejections(reasoning)
+    observed = [at for at, step_made in enumerate(kept) if isinstance(step_made, ObservationReasoningStep)]
+    return kept[: observed[-1] + 1] if observed else []
+
+
+def _without_rejections(reasoning: Sequence[BaseReasoningStep]) -> list[BaseReasoningStep]:
+    return [step_made for step_made in reasoning if not isinstance(step_made, RejectedStep | CorrectionStep)]
+
+
+def _raw(response: ChatResponse) -> Any:
+    return response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw

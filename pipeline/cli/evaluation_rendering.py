@@ -1,11 +1,18 @@
-"""What ``evaluate`` prints: the figures of one configuration, or of two side by side with paired tests."""
+"""What ``evaluate`` prints: the figures of one configuration, of two side by side, or of scripted agents."""
 
 from typing import TYPE_CHECKING
 
 from knowledge_lookup.pipeline.cli.rendering import raw
 
 if TYPE_CHECKING:
-    from knowledge_lookup.pipeline.evaluation import Comparison, Disagreement, EvaluationReport, Outcome, PairedShare
+    from knowledge_lookup.pipeline.evaluation import (
+        Comparison,
+        Disagreement,
+        EvaluationReport,
+        Outcome,
+        PairedShare,
+        SessionReport,
+    )
 
 _NOTHING = "-"
 _SIGNIFICANT_BELOW = 0.05
@@ -45,6 +52,19 @@ def comparison(compared: "Comparison", *, first: str, second: str) -> None:
         for kind, part in kinds.items():
             _compared_part(kind, part, with_meaning=False)
     _disagreements(compared.disagreements)
+
+
+def sessions(report: "SessionReport") -> None:
+    """Print what each scripted agent was sent.
+
+    :param report: The figures.
+    """
+    answerable = sum(bool(session.gold) for session in report.sessions)
+    raw(f"{len(report.sessions)} sessions, {answerable} with documents that answer; means, and least-most of a session")
+    for agent, figures in report.figures.items():
+        raw(f"{agent.value}:")
+        for name, value in figures.described().items():
+            raw(f"  {name:31} {value}")
 
 
 def _compared_part(name: str, compared: "Comparison", *, with_meaning: bool) -> None:

@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
 
 QUERIES_HELP = 'JSONL: {"query": ..., "gold": [paths], "kind": ...} a line.'
+SESSIONS_HELP = (
+    'JSONL: {"topic": ..., "gold": [paths], "queries": [variants]} a line: instead of queries, measure what three '
+    "scripted agents are sent that ask all of a line in one session."
+)
 
 
 def evaluate(
     context: typer.Context,
-    queries: Annotated[Path, typer.Option("--queries", help=QUERIES_HELP)],
+    queries: Annotated[Path | None, typer.Option("--queries", help=QUERIES_HELP)] = None,
+    sessions: Annotated[Path | None, typer.Option("--sessions", help=SESSIONS_HELP)] = None,
     against: Annotated[
         Path | None,
         typer.Option("--against", help="Another settings file: evaluate it too, and compare query by query."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the knowledge base with labelled queries; an empty "gold" says that there is no answer."""
-    from knowledge_lookup.pipeline.evaluation import compare, read_queries
+    """Measure the knowledge base with labelled queries or sessions; an empty "gold" says that there is no answer."""
+    from knowledge_lookup.pipeline.evaluation import read_queries
 
-    labelled = read_queries(queries)
-    settings = load_settings(context)
-    if against is None:
-        report = _evaluate(settings, labelled, title="evaluating")
-        if as_json:
-            rendering.json_object(report.to_dict())
-        else:
-            evaluation_rendering.evaluation(report)
+    if (queries is None) == (sessions is None):
+        raise typer.BadParameter("give one of the two", param_hint="--queries / --sessions")
+    if sessions is not None:
+        if against is not None:
+            raise typer.BadParameter("compares labelled queries, not sessions", param_hint="--against")
+        _evaluate_sessions(context, sessions, as_json=as_json)
         return
-    # Both are read before the first is measured, which may take minutes.
-    second_settings = Settings.load(against)
-    names = "this configuration" if context.obj is None else str(context.obj), str(against)
-    # One after the other: both may need the same Milvus Lite folder.
-    first = _evaluate_configuration(names[0], settings, labelled)
-    second = _evaluate_configuration(names[1], second_settings, labelled)
-    comparison = compare(first, second)
+    assert queries is not None
+    labelled = read_queries(queries)
+    if against is not None:
+        _compare(context, labelled, against, as_json=as_json)
+        return
+    report = _evaluate(load_settings(context), labelled, title="evaluating")
     if as_json:
-        rendering.json_object(
-            {"first": first.to_dict(), "second": second.to_dict(), "comparison": comparison.to_dict()}
-        )
+        rendering.json_object(report.to_dict())
     else:
-        evaluation_rendering.comparison(comparison, first=names[0], second=names[1])
+        evaluation_rendering.evaluation(report)
 
 
 def tune(
@@ -87,6 +87,48 @@ def tune(
         explaining.tuning(report, path, applied=apply)
     if has_explicit_thresholds:
         rendering.remark("thresholds are set in retrieval.normalization: as long as they are, no profile is used")
+
+
+def _evaluate_sessions(context: typer.Context, path: Path, *, as_json: bool) -> None:
+    from knowledge_lookup.pipeline.evaluation import (
+        SessionReport,
+        read_sessions,
+        require_gold_documents,
+        run_sessions,
+        sessions_of,
+    )
+
+    sessions = read_sessions(path)
+    with open_pipeline(context) as pipeline:
+        index_if_needed(pipeline)
+        _require_chunks(pipeline)
+        require_gold_documents(sessions, (digest[0] for digest in pipeline.documents.iter_digests()))
+        with rendering.progress_bar("asking") as progress:
+            runs = run_sessions(sessions_of(pipeline.unrecorded_lookup()), sessions, progress=progress)
+    report = SessionReport.of(runs)
+    if as_json:
+        rendering.json_object(report.to_dict())
+    else:
+        evaluation_rendering.sessions(report)
+
+
+def _compare(context: typer.Context, labelled: list["LabelledQuery"], against: Path, *, as_json: bool) -> None:
+    from knowledge_lookup.pipeline.evaluation import compare
+
+    settings = load_settings(context)
+    # Both are read before the first is measured, which may take minutes.
+    second_settings = Settings.load(against)
+    names = "this configuration" if context.obj is None else str(context.obj), str(against)
+    # One after the other: both may need the same Milvus Lite folder.
+    first = _evaluate_configuration(names[0], settings, labelled)
+    second = _evaluate_configuration(names[1], second_settings, labelled)
+    comparison = compare(first, second)
+    if as_json:
+        rendering.json_object(
+            {"first": first.to_dict(), "second": second.to_dict(), "comparison": comparison.to_dict()}
+        )
+    else:
+        evaluation_rendering.comparison(comparison, first=names[0], second=names[1])
 
 
 def _require_chunks(pipeline: "KnowledgePipeline") -> None:

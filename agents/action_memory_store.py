@@ -39,8 +39,8 @@ class ActionMemoryStore(Protocol):
 
         :param session_id: Any text.
         :param lookup: The look-up, with the next number of the memory that it was decided on.
-        :returns: True if it is recorded; False if another look-up or claim was faster: nothing is recorded then, and
-            the look-up must be decided again on the memory as it is now.
+        :returns: True if it is recorded; False if another look-up of the session was faster, or another claim on what
+            it delivers: nothing is recorded then, and the look-up must be decided again on the memory as it is now.
         """
         ...
 

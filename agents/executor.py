@@ -23,12 +23,12 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context, StopEvent, step
 
+from knowledge_lookup.agents.invented_arguments import without_inventions
 from knowledge_lookup.agents.prompts import executor_prompt
 from knowledge_lookup.agents.react_corrections import (
     CorrectionStep,
     RejectedStep,
     closing_request,
-    copies_example,
     is_template,
     no_answer,
     rejection,
@@ -38,6 +38,7 @@ from knowledge_lookup.agents.react_corrections import (
 from knowledge_lookup.agents.react_output_parser import Problem, ReactOutput, read_react_output
 from knowledge_lookup.agents.run_economy import RunSoFar
 from knowledge_lookup.postprocessors.completeness_hints import Locale
+from knowledge_lookup.retrievers.normal_form import normal_form
 
 DEFAULT_MAX_ITERATIONS = 8
 _CALLS_KEY = "current_tool_calls"
@@ -90,10 +91,12 @@ class KnowledgeExecutor(ReActAgent):
 
         messages = self.formatter.format(tools, history, reasoning)
         response = await self._ask(ctx, messages)
-        output = self._read(response, tools)
+        output = self._read(response, tools, question)
         conversation = "\n".join(message.content or "" for message in messages if message.role == MessageRole.USER)
-        if output.tool and copies_example(output.arguments, self.formatter.system_header, conversation):
-            output = replace(output, problem=Problem.TEMPLATE_WORDS)
+        arguments = without_inventions(
+            output.arguments, header=self.formatter.system_header, question=question, conversation=conversation
+        )
+        output = replace(output, arguments=arguments)
         calls: list[ToolSelection] = []
         steps: list[BaseReasoningStep]
         if output.problem is not None:
@@ -149,8 +152,11 @@ class KnowledgeExecutor(ReActAgent):
             return await self._get_streaming_response(ctx, messages)
         return await self._get_response(messages)
 
-    def _read(self, response: ChatResponse, tools: Sequence[AsyncBaseTool]) -> ReactOutput:
-        return read_react_output(response.message.content or "", tools, is_template=self._is_template)
+    def _read(self, response: ChatResponse, tools: Sequence[AsyncBaseTool], question: str) -> ReactOutput:
+        def says_nothing(text: str) -> bool:
+            return self._is_template(text) or normal_form(text) == normal_form(question)
+
+        return read_react_output(response.message.content or "", tools, is_template=says_nothing)
 
     def _is_template(self, text: str) -> bool:
         return is_template(text, self.formatter.system_header)
@@ -165,7 +171,7 @@ class KnowledgeExecutor(ReActAgent):
             # Some chat templates refuse two messages of the user in a row.
             messages, request = messages[:-1], f"{last.content or ''}\n\n{request}"
         response = await self._ask(ctx, [*messages, ChatMessage(role=MessageRole.USER, content=request)])
-        output = self._read(response, tools)
+        output = self._read(response, tools, await ctx.store.get("user_msg_str", default=""))
         text = output.answer if output.problem is None else ""
         if output.problem is Problem.NO_STEP and so_far.sources and not self._is_template(output.thought):
             text = output.thought  # with results at hand, that is where small models put the answer

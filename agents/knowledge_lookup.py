@@ -202,9 +202,7 @@ class KnowledgeLookup:
         if self._without_retrieval(situation) is not None:
             return None
         if call.section_title is not None:
-            matches = self._documents.match(call.query)
-            needs_it = self._sections.needs_retrieval(call.section_title, matches, situation.memory)
-            return ScopedQueryBundle(call.query) if needs_it else None
+            return ScopedQueryBundle(call.query) if self._needs_retrieval(situation) else None
         memory = situation.memory
         return ScopedQueryBundle(
             call.query, exclude_documents=memory.closed, exclude_passages_of=memory.documents - memory.closed
@@ -234,14 +232,22 @@ class KnowledgeLookup:
         early = self._without_retrieval(situation)
         if early is not None:
             return early
-        title = situation.call.section_title
-        if title is not None:
-            matches = self._documents.match(situation.call.query)
-            return self._sections.decide(situation, title, matches, retrieval)
-        if retrieval is None:
-            # The session was cleared since the question was found to be a repeated one.
+        if retrieval is None and self._needs_retrieval(situation):
+            # The session was cleared since its memory said that no retrieval is needed.
             retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(situation.call.query))
+        if retrieval is None or situation.call.section_title is not None:
+            return self._section(situation, retrieval)
         return self._decider.retrieved(situation, retrieval)
+
+    def _section(self, situation: Situation, retrieval: KnowledgeRetrieval | None) -> LookupDecision:
+        call = situation.call
+        return self._sections.decide(situation, call.section_title or "", self._documents.match(call.query), retrieval)
+
+    def _needs_retrieval(self, situation: Situation) -> bool:
+        title = situation.call.section_title
+        if title is None:
+            return True
+        return self._sections.needs_retrieval(title, self._documents.match(situation.call.query), situation.memory)
 
     def _title_of(self, file_path: str) -> str:
         entry = self._documents.get(file_path)

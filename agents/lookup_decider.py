@@ -68,7 +68,7 @@ class LookupDecider:
         :returns: The refusal; None if no limit is reached.
         """
         memory, rules = situation.memory, self._rules
-        left = self.characters_left(memory)
+        left = self.characters_left(situation)
         if rules.max_lookups is not None and memory.next_number > rules.max_lookups:
             message = self._messages.lookup_limit.format(limit=rules.max_lookups)
             return self._maker.blocked(situation, message, outcome="refused", reason=LOOKUP_LIMIT)
@@ -86,14 +86,16 @@ class LookupDecider:
             return None
         return self._over_domain_limit(situation, domains, basis)
 
-    def characters_left(self, memory: SessionMemory) -> int | None:
+    def characters_left(self, situation: Situation) -> int | None:
         """Tell how much text a session may still be given.
 
-        :param memory: The session's memory.
+        :param situation: What is decided on.
         :returns: The characters; None for any number.
         """
         most = self._rules.max_characters
-        return None if most is None else max(most - memory.characters, 0)
+        if most is None or situation.call.session_id is None:
+            return None
+        return max(most - situation.memory.characters, 0)
 
     def repeated(self, situation: Situation) -> LookupDecision | None:
         """Answer a question that the session has asked before.
@@ -138,7 +140,7 @@ class LookupDecider:
         similar = memory.nearly_repeated(matched, retrieval.embedding, self._rules.same_question_similarity)
         if similar is not None and BEST_FIRST.index(similar.level) < BEST_FIRST.index(level):
             return self._nothing_stronger(situation, similar, basis)
-        delivery = self._assembly.assemble(nodes, memory, characters_left=self.characters_left(memory))
+        delivery = self._assembly.assemble(nodes, memory, characters_left=self.characters_left(situation))
         if not delivery.texts:
             return self._over_character_limit(situation)
         others = [(match.entry.title, match.entry.file_path) for match in retrieval.other_matches]

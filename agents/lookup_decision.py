@@ -1,5 +1,6 @@
 """What a look-up comes to: the result for the model, and what the session's memory keeps of it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,9 +21,11 @@ REPEATED_QUESTION = "REPEATED_QUESTION"
 
 BLOCKED_CHARACTERS = 300
 """A result that delivers no text is shorter than this, as long as the session's domains leave room for it."""
-_LISTED_DOCUMENTS = 120
+_MESSAGE_CHARACTERS = 180
+_LISTED_DOCUMENTS = 100
 _LISTED_SECTIONS = 200
-"""So many characters are spent on naming documents, and on naming the sections that are left."""
+"""So many characters are spent on a message, on naming documents in it, and on naming the sections that are left."""
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class DecisionMaker:
             available: tuple[str, ...] = ()
         else:
             message = self._messages.already_retrieved.format(documents=listed(documents, _LISTED_DOCUMENTS))
-            message += self._given_at(memory, documents)
+            message += self._given_at(memory, documents, _MESSAGE_CHARACTERS - len(message))
             available = self._left_of(documents[0], memory)
         basis = Basis(basis.matched, basis.embedding, tuple(documents))
         return self.blocked(
@@ -201,7 +204,7 @@ class DecisionMaker:
         domains = situation.memory.domains if situation.call.session_id is not None else ()
         result = LookupResult(found=False, message=message, retrieved_domains_this_session=domains)
         for count in range(len(available), 0, -1):
-            longer = result.model_copy(update={"available_sections": tuple(available[:count])})
+            longer = result.model_copy(update={"available_sections": _with_ellipsis(available, count)})
             if len(longer.to_json()) < most_characters:
                 result = longer
                 break
@@ -223,7 +226,7 @@ class DecisionMaker:
             return ()
         given = situation.memory.given(first.file_path, document.version)
         titles = document.titles_left([*given, *first.spans])
-        return fitting(titles, _LISTED_SECTIONS)
+        return _with_ellipsis(titles, _how_many_fit(titles, _LISTED_SECTIONS))
 
     def _left_of(self, file_path: str, memory: SessionMemory) -> tuple[str, ...]:
         document = self._texts.of(file_path)
@@ -231,7 +234,7 @@ class DecisionMaker:
             return ()
         return document.titles_left(memory.given(file_path, document.version))
 
-    def _given_at(self, memory: SessionMemory, documents: Sequence[str]) -> str:
+    def _given_at(self, memory: SessionMemory, documents: Sequence[str], most_characters: int) -> str:
         """Name the sections that each look-up gave of the documents, as far as there is room."""
         given: dict[int, list[str]] = {}
         for file_path in documents:
@@ -242,7 +245,7 @@ class DecisionMaker:
         text = ""
         for number, names in sorted(given.items()):
             more = self._messages.given_at.format(number=number, what=listed(names, 80))
-            if len(text) + len(more) > _LISTED_DOCUMENTS:
+            if len(text) + len(more) > most_characters:
                 break
             text += more
         return text
@@ -253,24 +256,16 @@ def listed(names: Sequence[str], most_characters: int) -> str:
 
     :param names: The names, at least one.
     :param most_characters: Most characters; the first name is written even if it is longer.
-    :returns: The names with commas between them.
+    :returns: The names with commas between them, of a very long one the end.
     """
-    fits = max(len(fitting(names, most_characters)), 1)
-    return ", ".join([*names[:fits], *(["…"] if fits < len(names) else [])])
+    shown = [name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}" for name in names]
+    return ", ".join(_with_ellipsis(shown, max(_how_many_fit(shown, most_characters), 1)))
 
 
-def fitting(names: Sequence[str], most_characters: int) -> tuple[str, ...]:
-    """Take names from the beginning as long as there is room.
+def _with_ellipsis(names: Sequence[str], count: int) -> tuple[str, ...]:
+    return (*names[:count], *(["…"] if count < len(names) else []))
 
-    :param names: The names.
-    :param most_characters: Most characters of all, with two more for each.
-    :returns: The first names.
-    """
-    taken: list[str] = []
-    left = most_characters
-    for name in names:
-        left -= len(name) + 2
-        if left < 0:
-            break
-        taken.append(name)
-    return tuple(taken)
+
+def _how_many_fit(names: Sequence[str], most_characters: int) -> int:
+    lengths = itertools.accumulate(len(name) + len(", ") for name in names)
+    return sum(length <= most_characters for length in lengths)

@@ -50,7 +50,7 @@ def build_lookup_tool(lookup: KnowledgeLookup, *, session_id: str | None = None)
         """Look up the knowledge base.
 
         :param query: 查询关键词或问题，错误码等保留原文 (keywords or a question; keep codes and names as they are)
-        :param section_title: 可选，只取该文档的某一章节，取自 availableSections (optional: one of availableSections)
+        :param section_title: 一般省略；取 availableSections 中的章节时填 (usually left out; one of availableSections)
         """
         return lookup.lookup(str(query), session_id, section_title)
 

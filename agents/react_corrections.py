@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from llama_index.core.agent.react.types import ActionReasoningStep, BaseReasoningStep, ObservationReasoningStep
 from llama_index.core.tools import BaseTool
@@ -22,7 +21,6 @@ from knowledge_lookup.retrievers.text_cut import cut
 
 _MOST_OF_THE_QUESTION = 100
 _FORM_LINE = re.compile(r"^(?:Thought|Answer):[ \t]*(.+)$", re.MULTILINE)
-_EXAMPLE = re.compile(r"^Action Input:[ \t]*\{(\{.*\})\}[ \t]*$", re.MULTILINE)
 _CLAUSE_ENDS = re.compile(r"[，,。.；;：:、“”\"'`<>()（）]+")
 _SOURCES = re.compile(r"[^\s：:，,、]+\.md\b|来源|\bsources?\b")
 
@@ -221,26 +219,6 @@ def is_template(text: str, header: str) -> bool:
     for phrase in _phrases(texts):
         left = left.replace(phrase, " ")
     return left != said and not any(char.isalnum() for char in left)
-
-
-def copies_example(arguments: Mapping[str, Any], header: str, conversation: str) -> bool:
-    """Tell whether a tool call is only the prompt's own example.
-
-    :param arguments: Its arguments.
-    :param header: The system prompt in use, a template whose literal braces are doubled.
-    :param conversation: What user and tools have said; who asks for the example's subject means it.
-    :returns: True if the arguments are an example of the prompt's that the conversation doesn't mention.
-    """
-    if dict(arguments) not in [_json_of(example) for example in _EXAMPLE.findall(header)]:
-        return False
-    return not any(normal_form(str(value)) in normal_form(conversation) for value in arguments.values())
-
-
-def _json_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _phrases(texts: Iterable[str]) -> list[str]:

@@ -15,17 +15,18 @@ from knowledge_lookup.retrievers.search_terms import SearchedText, query_terms
 
 _QUERY = "query"
 _MOST_OF_A_KIND = 2
+_ENOUGH_LOOKUPS = 3
 _SEPARATORS = "_.-/:"
 
 
 class RunSoFar:
     """What a run has asked its tools, and what came back.
 
-    After a ``PRECISE`` result another look-up is made only for a part of the user's question that is still open: its
-    query names a code of the question that no look-up has named yet, or at least half of its terms stand in the
-    question and neither in an earlier query nor in what was delivered. So "ERR_TIMEOUT and ERR_LIMIT" may be looked up
-    one by one, while new words for what was found are not looked up. A look-up with further arguments, as for another
-    section of a document, is the memory's business.
+    After a ``PRECISE`` result, or three look-ups, another one is made only for a part of the user's question that is
+    still open: its query names a code of the question that no look-up has named yet, or at least half of its terms
+    stand in the question and neither in an earlier query nor in what was delivered. So "ERR_TIMEOUT and ERR_LIMIT" may
+    be looked up one by one, while new words for what was found are not looked up. A look-up with further arguments, as
+    for another section of a document, may follow a ``PRECISE`` result.
 
     :param question: The user's question.
     :param calls: The results of the run's tool calls, in order.
@@ -46,17 +47,18 @@ class RunSoFar:
 
         :param tool_name: The tool.
         :param arguments: Its arguments.
-        :returns: True for a query that the tool has answered in this run, and for a look-up of what a ``PRECISE``
-            result has settled.
+        :returns: True for a query that the tool has answered in this run, and for a look-up of what is settled.
         """
         results = [(call, _result_of(call)) for call in self._calls if call.tool_name == tool_name]
         looked_up = [(call, result) for call, result in results if result is not None]
-        if not looked_up or set(arguments) != {_QUERY}:
+        if not looked_up or _QUERY not in arguments:
             return False
         query = str(arguments[_QUERY])
-        if any(call.tool_kwargs.keys() == {_QUERY} and _same(query, _query_of(call)) for call, _ in looked_up):
-            return True
-        is_settled = any(result.relevance_level is RelevanceLevel.PRECISE for _, result in looked_up)
+        is_settled = len(looked_up) >= _ENOUGH_LOOKUPS
+        if set(arguments) == {_QUERY}:
+            if any(call.tool_kwargs.keys() == {_QUERY} and _same(query, _query_of(call)) for call, _ in looked_up):
+                return True
+            is_settled = is_settled or any(result.relevance_level is RelevanceLevel.PRECISE for _, result in looked_up)
         return is_settled and not self._asks_for_more(query, self._calls)
 
     def is_stuck(self, reasoning: Sequence[BaseReasoningStep]) -> bool:

@@ -12,6 +12,7 @@ from knowledge_lookup.agents.lookup_decision import (
     DecisionMaker,
     LookupDecision,
     Situation,
+    listed,
 )
 from knowledge_lookup.agents.lookup_result import PrimaryResult
 from knowledge_lookup.agents.messages import Messages
@@ -113,7 +114,7 @@ class SectionDecider:
         message = self._messages.section_ambiguous if titles else self._messages.section_unknown
         return self._maker.blocked(
             situation,
-            message.format(document=file_path, title=title[:_SHOWN_TITLE]),
+            message.format(document=listed([file_path], 0), title=title[:_SHOWN_TITLE]),
             outcome="withheld",
             available=titles or document.titles_left(memory.given(file_path, document.version)),
             most_characters=_LIST_CHARACTERS,
@@ -123,7 +124,7 @@ class SectionDecider:
     def _section(self, situation: Situation, wanted: "_Wanted", basis: Basis) -> LookupDecision:
         memory, document, file_path = situation.memory, wanted.document, wanted.file_path
         given = memory.given(file_path, document.version)
-        left = self._limits.characters_left(memory)
+        left = self._limits.characters_left(situation)
         limit = EXCERPT_CHARACTERS if left is None else min(left, EXCERPT_CHARACTERS)
         # Of several sections with the same heading the first that isn't given yet.
         parts = ((at, document.section(at, given, limit=limit)) for at in wanted.positions)
@@ -150,10 +151,10 @@ class SectionDecider:
     def _already_given(self, situation: Situation, wanted: "_Wanted", title: str, basis: Basis) -> LookupDecision:
         memory, file_path = situation.memory, wanted.file_path
         numbers = [number for number, sections in memory.sections_given(file_path).items() if title in sections]
-        message = self._messages.already_retrieved.format(documents=file_path)
+        message = self._messages.already_retrieved.format(documents=listed([file_path], 0))
         if numbers:
             message = self._messages.section_given.format(
-                document=file_path, title=title[:_SHOWN_TITLE], number=numbers[0]
+                document=listed([file_path], 0), title=title[:_SHOWN_TITLE], number=numbers[0]
             )
         left: tuple[str, ...] = ()
         if file_path not in memory.whole:

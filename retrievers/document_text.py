@@ -39,8 +39,10 @@ class DocumentText:
         :param section: The path of its section, as its metadata has it; tells apart texts that stand there twice.
         :returns: Its range; None if this version doesn't have it.
         """
-        inside = (at for at, path in enumerate(self._paths) if path.endswith(section))
-        for at in inside:
+        named = [at for at, path in enumerate(self._paths) if section in (path, self._without_title(path))]
+        # The metadata has the end of a path that is too long.
+        ending = [at for at, path in enumerate(self._paths) if section and path.endswith(section)]
+        for at in [*named, *ending]:
             start = self.body.find(passage, self._sections[at].text_start, self._sections[at].end)
             if start >= 0:
                 return TextSpan(start, start + len(passage))
@@ -58,7 +60,7 @@ class DocumentText:
                 self._titles[at]
                 for at, section in enumerate(self._sections)
                 for text in [stripped(self.body, TextSpan(section.text_start, section.end))]
-                if any(start < text.end and text.start < end for start, end in spans)
+                if text.start < text.end and any(start < text.end and text.start < end for start, end in spans)
             )
         )
 
@@ -66,10 +68,12 @@ class DocumentText:
         """Name the sections of which something was not given.
 
         :param given: What was given.
-        :returns: Titles of the sections that have text of their own left, in order.
+        :returns: Titles of the sections that have text of their own left, in order; none of punctuation alone.
         """
         left = (
-            self._titles[at] for at, section in enumerate(self._sections) if spans_left(self.body, [section], given)
+            self._titles[at]
+            for at, section in enumerate(self._sections)
+            if normal_form(self._titles[at]) and spans_left(self.body, [section], given)
         )
         return tuple(dict.fromkeys(left))
 
@@ -111,7 +115,8 @@ class DocumentText:
         """
         end = subtree_end(self._sections, position)
         below = [section for section in self._sections[position:] if section.start < end]
-        if position == 0 and len(below) == len(self._sections):
+        own_text = self.body[below[0].text_start : below[0].end]
+        if position == 0 and len(below) == len(self._sections) and own_text.strip():
             below = below[:1]
         rest = JoinedText(self.body, spans_left(self.body, below, given))
         whole = stripped(rest.text, TextSpan(0, len(rest.text)))

@@ -56,11 +56,15 @@ def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS)
     if not wanted:
         return beginning
     parts: list[Excerpt] = []
-    if wanted[0] > 0:
-        lead = _cut(body, TextSpan(whole.start, sections[wanted[0]].start), min(_LEAD_CHARACTERS, limit // 4))
-        # The lead is shorter than the beginning: a term that only the beginning had needs its section as well.
+    lead_characters = min(_LEAD_CHARACTERS, limit // 4)
+    lead = _cut(body, TextSpan(whole.start, sections[wanted[0]].start), lead_characters)
+    if lead.text:
+        # The lead is shorter than the beginning: a term that only the beginning had needs its section as well, and
+        # the lead ends where that begins.
         missing = _missing(terms, lead.text)
         wanted = _sections_with(missing, sections, body)
+        lead = _cut(body, TextSpan(whole.start, sections[wanted[0]].start), lead_characters)
+    if lead.text:
         parts.append(lead)
     wanted = wanted[: max(limit // _LEAST_SHARE, 1)]
     left = limit - sum(len(part.text) for part in parts) - len(GAP) * len(wanted)

@@ -123,6 +123,8 @@ def lookup_result(result: "LookupResult") -> None:
     if result.alternatives:
         raw("\n--- also matching")
         lines([f"{other.title} ({other.source})" for other in result.alternatives])
+    if result.available_sections:
+        raw(f"\nsections not given yet: {', '.join(result.available_sections)}")
     if result.retrieved_domains_this_session:
         raw(f"\ndomains of this session: {', '.join(result.retrieved_domains_this_session)}")
 

@@ -41,7 +41,7 @@ def test_the_llm_sees_the_generated_schema(tool: FunctionTool) -> None:
                 "anyOf": [{"type": "string"}, {"type": "null"}],
                 "default": None,
                 "description": (
-                    "可选，只取该文档的某一章节，取自 availableSections (optional: one of availableSections)"
+                    "一般省略；取 availableSections 中的章节时填 (usually left out; one of availableSections)"
                 ),
             },
         },

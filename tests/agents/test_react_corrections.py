@@ -132,10 +132,26 @@ async def test_corrections_are_in_the_language_of_the_run(agent: Agent) -> None:
     )
 
 
-async def test_the_prompts_own_example_is_not_looked_up_for_another_question(agent: Agent) -> None:
-    run = await agent.run(CALL, CALL.replace("ERR_TIMEOUT", "CROSSSLOT"), ANSWER, question="CROSSSLOT 怎么处理？")
-    assert run.queries == ["CROSSSLOT"]
-    assert "照抄了格式里的说明或示例" in run.requests[1][-1]["content"]
+async def test_instead_of_the_prompts_own_example_the_question_is_looked_up(agent: Agent) -> None:
+    run = await agent.run(CALL, ANSWER, question="CROSSSLOT 怎么处理？")
+    assert run.queries == ["CROSSSLOT 怎么处理？"]
+    assert '{"query": "CROSSSLOT 怎么处理？"}' in run.requests[1][-2]["content"]
+
+
+async def test_a_section_that_nobody_has_named_is_not_asked_for(agent: Agent) -> None:
+    invented = CALL.replace('"}', '", "section_title": "Database Connection"}')
+    named = CALL.replace('"}', '", "section_title": "重试与资金速查"}')
+    run = await agent.run(invented, named, ANSWER)
+    assert [call.tool_kwargs for call in run.calls] == [
+        {"query": "ERR_TIMEOUT"},
+        {"query": "ERR_TIMEOUT", "section_title": "重试与资金速查"},
+    ]
+
+
+async def test_the_question_itself_is_no_answer_to_it(agent: Agent) -> None:
+    run = await agent.run("Thought: x\nAnswer: CROSSSLOT 怎么处理", ANSWER, question="CROSSSLOT 怎么处理？")
+    assert run.answer == ANSWERED
+    assert "没有实际内容" in run.requests[1][-1]["content"]
 
 
 @pytest.mark.parametrize("locale", ["zh", "en"])

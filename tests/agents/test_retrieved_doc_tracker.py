@@ -3,6 +3,8 @@
 import pytest
 
 from knowledge_lookup.agents import RetrievedDocTracker
+from knowledge_lookup.agents.session_memory import DeliveredText, RememberedLookup
+from knowledge_lookup.retrievers.text_span import TextSpan
 
 
 @pytest.fixture
@@ -41,9 +43,21 @@ def test_a_cleared_session_is_empty(tracker: RetrievedDocTracker) -> None:
     assert tracker.get_retrieved_domains("s1") == []
 
 
-def test_a_document_is_claimed_once_and_again_after_its_release(tracker: RetrievedDocTracker) -> None:
+def test_a_document_is_claimed_once(tracker: RetrievedDocTracker) -> None:
     assert tracker.claim("s1", "infrastructure", "a.md") is False
     assert tracker.claim("s1", "api", "b.md") is True
     assert tracker.claim("s1", "api", "b.md") is False
-    tracker.release("s1", "b.md")
+    tracker.clear_session("s1")
     assert tracker.claim("s1", "api", "b.md") is True
+
+
+def test_a_look_up_is_remembered_with_what_it_delivered(tracker: RetrievedDocTracker) -> None:
+    delivered = DeliveredText(domain="api", file_path="b.md", version="v1", way="exact", spans=(TextSpan(0, 9),))
+    lookup = RememberedLookup(number=1, question="q", corpus="c", outcome="delivered", delivered=(delivered,))
+    assert tracker.remember("s1", lookup) is True
+    assert tracker.remember("s1", lookup) is False
+    memory = tracker.recall("s1")
+    assert memory.lookups == (lookup,)
+    assert memory.given("b.md", "v1") == [TextSpan(0, 9)]
+    assert tracker.get_retrieved_documents("s1") == {"a.md", "b.md"}
+    assert tracker.get_retrieved_domains("s1") == ["infrastructure", "api"]

@@ -47,6 +47,14 @@ async def test_after_a_precise_result_another_part_of_the_question_is_looked_up(
     assert run.answer == ANSWERED
 
 
+async def test_a_model_that_goes_on_from_section_to_section_is_stopped_after_three_look_ups(agent: Agent) -> None:
+    sections = ["重试与资金速查", "什么时候升级", "通用查法", "ERR_ORDER_CLOSED"]
+    calls = [CALL.replace('"}', f'", "section_title": "{title}"}}') for title in sections]
+    run = await agent.run(CALL, *calls, ANSWER)
+    assert [call.tool_kwargs.get("section_title") for call in run.calls] == [None, *sections[:2]]
+    assert run.answer == ANSWERED
+
+
 async def test_the_second_look_up_that_repeats_closes_the_run(agent: Agent) -> None:
     run = await agent.run(CALL, CALL, CALL.replace("ERR_TIMEOUT", "err_timeout 。"), ANSWER)
     assert run.queries == ["ERR_TIMEOUT"]

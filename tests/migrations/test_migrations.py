@@ -17,7 +17,7 @@ from knowledge_lookup.pipeline.storage.tables import metadata
 REVISIONS = ["V001", "V002", "V003", "V004", "V005", "V010", "V011", "V012"]
 TABLES = {
     *("api_document", "knowledge_domain", "tool_invocation", "retrieved_document"),
-    *("document_lease", "index_change"),
+    *("document_lease", "index_change", "session_lookup"),
 }
 
 COLUMNS = {
@@ -27,6 +27,7 @@ COLUMNS = {
     },
     "document_lease": {"lease_key", "holder", "expires_at"},
     "index_change": {"id", "file_path", "changed_at"},
+    "session_lookup": {"id", "session_id", "number", "lookup", "looked_up_at", "lookup_key"},
     "knowledge_domain": {"domain_id", "description", "when_to_retrieve", "document_count", "updated_at"},
     "tool_invocation": {
         *("id", "request_id", "session_id", "tool_name", "query", "found", "confidence", "latency_ms"),
@@ -195,7 +196,7 @@ def test_tables_on_mariadb_keep_chinese_and_tell_case_apart_whatever_the_servers
         "SELECT datetime_precision FROM information_schema.columns "
         "WHERE table_schema = DATABASE() AND data_type = 'datetime'",
     )
-    assert moments == [(6,)] * 7
+    assert moments == [(6,)] * 8
     new_columns = rows(
         database,
         "SELECT column_name, column_type, is_nullable FROM information_schema.columns "

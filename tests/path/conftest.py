@@ -51,6 +51,7 @@ def stack(request: pytest.FixtureRequest) -> Settings:
     with database.engine.begin() as connection:
         connection.execute(text("DELETE FROM tool_invocation"))
         connection.execute(text("DELETE FROM retrieved_document"))
+        connection.execute(text("DELETE FROM session_lookup"))
     database.close()
     return settings
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from knowledge_lookup.pipeline.storage import Database
+from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
+from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
+from knowledge_lookup.pipeline.storage import Database, SqlActionMemoryStore
 from knowledge_lookup.pipeline.storage.tables import metadata
+from tests.pipeline.storage.action_memory import TTL, Clock, StoreFactory
 from tests.servers.mariadb import MariaDBServer
 
 TABLES = ("alembic_version", *(table.name for table in metadata.sorted_tables))
@@ -67,3 +70,39 @@ def database(request: pytest.FixtureRequest) -> Database:
     """Give a database whose schema is current, once of each kind."""
     opened: Database = request.getfixturevalue(f"{request.param}_with_tables")
     return opened
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Give the clock of the stores."""
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb)])
+def make_store(request: pytest.FixtureRequest, clock: Clock) -> StoreFactory:
+    """Give a function that opens stores; those of one database share it, as several processes would."""
+    if request.param == "memory":
+        shared: list[ActionMemoryStore] = []
+
+        def in_memory(*, ttl_seconds: float = TTL, max_sessions: int = 1000) -> ActionMemoryStore:
+            if not shared:
+                shared.append(
+                    InMemoryActionMemoryStore(ttl_seconds=ttl_seconds, max_sessions=max_sessions, clock=clock)
+                )
+            return shared[0]
+
+        return in_memory
+    database: Database = request.getfixturevalue(f"{request.param}_with_tables")
+
+    def in_sql(*, ttl_seconds: float = TTL, max_sessions: int = 1000) -> ActionMemoryStore:
+        return SqlActionMemoryStore(database, ttl_seconds=ttl_seconds, max_sessions=max_sessions, clock=clock)
+
+    return in_sql
+
+
+@pytest.fixture
+def store(make_store: StoreFactory) -> Iterator[ActionMemoryStore]:
+    """Give a store of each kind."""
+    opened = make_store()
+    yield opened
+    opened.close()

@@ -236,18 +236,14 @@ class KnowledgeLookup:
             # The session was cleared since its memory said that no retrieval is needed.
             retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(situation.call.query))
         if retrieval is None or situation.call.section_title is not None:
-            return self._section(situation, retrieval)
+            return self._sections.decide(situation, self._documents.match(situation.call.query), retrieval)
         return self._decider.retrieved(situation, retrieval)
 
-    def _section(self, situation: Situation, retrieval: KnowledgeRetrieval | None) -> LookupDecision:
-        call = situation.call
-        return self._sections.decide(situation, call.section_title or "", self._documents.match(call.query), retrieval)
-
     def _needs_retrieval(self, situation: Situation) -> bool:
-        title = situation.call.section_title
-        if title is None:
+        call = situation.call
+        if call.section_title is None:
             return True
-        return self._sections.needs_retrieval(title, self._documents.match(situation.call.query), situation.memory)
+        return self._sections.needs_retrieval(call, self._documents.match(call.query), situation.memory)
 
     def _title_of(self, file_path: str) -> str:
         entry = self._documents.get(file_path)

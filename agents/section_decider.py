@@ -1,7 +1,7 @@
 """Decides what a look-up of a section comes to: which document is meant, and what is left of the section."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from knowledge_lookup.agents.document_texts import DocumentTexts
@@ -14,6 +14,7 @@ from knowledge_lookup.agents.lookup_decision import (
     Situation,
     listed,
 )
+from knowledge_lookup.agents.lookup_journal import LookupCall
 from knowledge_lookup.agents.lookup_result import PrimaryResult
 from knowledge_lookup.agents.messages import Messages
 from knowledge_lookup.agents.result_assembly import Delivery, SourceOf
@@ -44,8 +45,9 @@ class _Wanted:
 class SectionDecider:
     """Decides on look-ups with a section title.
 
-    The document is the best keyword match that has such a section; where nothing matches by keyword, the document with
-    such a section that the session was given text of last; where there's none, the best of semantic search.
+    The document is the best keyword match that has such a section; where nothing matches by keyword, one with such a
+    section that an earlier look-up of the same query delivered, or that semantic search finds; at last, as
+    ``REFERENCE``, the one with a section of exactly this title that the session was given text of last.
 
     :param texts: Reads the documents.
     :param domain_of: Gives the domain of a document.
@@ -72,33 +74,37 @@ class SectionDecider:
         self._maker = maker
         self._messages = messages
 
-    def needs_retrieval(self, title: str, matches: KeywordMatches, memory: SessionMemory) -> bool:
+    def needs_retrieval(self, call: LookupCall, matches: KeywordMatches, memory: SessionMemory) -> bool:
         """Tell whether semantic search is needed to know which document is meant.
 
-        :param title: The section's title.
+        :param call: The call, with a section title.
         :param matches: The outcome of the keyword match.
         :param memory: What the session was given.
-        :returns: False if a keyword match or the session's documents tell.
+        :returns: False if a keyword match tells, or an earlier look-up of the same query.
         """
-        return not matches.matches and self._with_section(title, memory.latest_documents()) is None
+        return not matches.matches and self._with_section(call.section_title or "", self._had(call, memory)) is None
 
     def decide(
-        self, situation: Situation, title: str, matches: KeywordMatches, retrieval: KnowledgeRetrieval | None
+        self, situation: Situation, matches: KeywordMatches, retrieval: KnowledgeRetrieval | None
     ) -> LookupDecision:
         """Decide on a section.
 
-        :param situation: What is decided on.
-        :param title: The section's title.
+        :param situation: What is decided on; its call has a section title.
         :param matches: The outcome of the keyword match.
         :param retrieval: What semantic search found without regard to the session; None if it wasn't needed.
         :returns: The decision.
         """
-        memory = situation.memory
+        call, memory = situation.call, situation.memory
+        title = call.section_title or ""
         matched = [match.entry.file_path for match in matches.matches]
         found = [] if retrieval is None else list(dict.fromkeys(map(keys.document_of, retrieval.nodes)))
-        candidates = matched or [*memory.latest_documents(), *found]
+        level = RelevanceLevel.PRECISE if matches.decisive else RelevanceLevel.HIGHLY_RELEVANT
+        file_path = self._with_section(title, matched or [*self._had(call, memory), *found])
+        if file_path is None and not matched:
+            # Nobody knows whether the query is about this document.
+            level, file_path = RelevanceLevel.REFERENCE, self._named(title, memory.latest_documents())
+        file_path = file_path or next(iter(matched or found), None)
         basis = Basis(question_key(*sorted(matched)))
-        file_path = self._with_section(title, candidates) or next(iter(matched or found), None)
         document = None if file_path is None else self._texts.of(file_path)
         if file_path is None or document is None:
             return self._maker.nothing_found(situation, basis)
@@ -109,7 +115,6 @@ class SectionDecider:
         beginning = document.sections_beginning(title)
         titles = list(dict.fromkeys(document.title_at(at) for at in beginning))
         if named or len(titles) == 1:
-            level = RelevanceLevel.PRECISE if matches.decisive else RelevanceLevel.HIGHLY_RELEVANT
             return self._section(situation, _Wanted(file_path, document, named or beginning, level), basis)
         message = self._messages.section_ambiguous if titles else self._messages.section_unknown
         return self._maker.blocked(
@@ -168,9 +173,20 @@ class SectionDecider:
             basis=Basis(basis.matched, withheld=(file_path,)),
         )
 
+    def _had(self, call: LookupCall, memory: SessionMemory) -> list[str]:
+        """The documents that earlier look-ups of the same query delivered."""
+        question = self._maker.question(replace(call, section_title=None))
+        same = [lookup for lookup in memory.lookups if lookup.question == question]
+        return [text.file_path for lookup in same for text in lookup.delivered]
+
     def _with_section(self, title: str, file_paths: Sequence[str]) -> str | None:
         """Find the first document that has a section of this title, or else one whose title begins so."""
-        texts = {path: self._texts.of(path) for path in file_paths[:_DOCUMENTS_LOOKED_AT]}
-        documents = [(path, text) for path, text in texts.items() if text is not None]
-        named = next((path for path, text in documents if text.sections_named(title)), None)
-        return named or next((path for path, text in documents if text.sections_beginning(title)), None)
+        beginning = (path for path, text in self._read(file_paths) if text.sections_beginning(title))
+        return self._named(title, file_paths) or next(beginning, None)
+
+    def _named(self, title: str, file_paths: Sequence[str]) -> str | None:
+        return next((path for path, text in self._read(file_paths) if text.sections_named(title)), None)
+
+    def _read(self, file_paths: Sequence[str]) -> list[tuple[str, DocumentText]]:
+        texts = [(path, self._texts.of(path)) for path in file_paths[:_DOCUMENTS_LOOKED_AT]]
+        return [(path, text) for path, text in texts if text is not None]

@@ -55,6 +55,8 @@ class Session:
     closed: set[str] = field(default_factory=set)
     """Documents that the application marked."""
     domains: list[str] = field(default_factory=list)
+    latest: list[str] = field(default_factory=list)
+    """Documents of which something was given, the latest last."""
 
     @property
     def documents(self) -> set[str]:
@@ -94,7 +96,13 @@ class Model:
         }
 
     def section(self, session: Session, name: str, title: str) -> set[tuple[str, str]]:
-        """What a question for a section must deliver."""
+        """What a question for a section must deliver.
+
+        Of a document that isn't there it is the section of this title that the session can have seen last.
+        """
+        if name not in self.documents:
+            there = [known for known in reversed(session.latest) if known in self.documents]
+            name = next((known for known in there if title in VERSIONS[known][self.documents[known]]), name)
         if name not in self.documents or name in session.closed:
             return set()
         return {(name, title)} & {(name, new) for new in self.new_sections(session, name)}
@@ -103,6 +111,8 @@ class Model:
         for name, title in sections:
             session.given.add((name, self.documents[name], title))
         for name in in_order:
+            if sections:
+                session.latest.append(name)
             if DOMAINS[name] not in session.domains:
                 session.domains.append(DOMAINS[name])
 

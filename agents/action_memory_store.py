@@ -54,17 +54,3 @@ class ActionMemoryStore(Protocol):
     def close(self) -> None:
         """Let go of what the store holds in this process; what is in a database stays."""
         ...
-
-
-def claimed_part(lookup: RememberedLookup, position: int) -> str:
-    """Name the part of a document that a delivered text claims.
-
-    :param lookup: The look-up.
-    :param position: Position of the text in ``delivered``.
-    :returns: Empty for an exact match, which claims the document; otherwise the sections with the look-up's number,
-        which makes the claim unique.
-    """
-    text = lookup.delivered[position]
-    if text.way == "exact":
-        return ""
-    return f"{', '.join(text.sections)} #{lookup.number}"

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT, claimed_part
+from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT
 from knowledge_lookup.agents.session_memory import Claim, RememberedLookup, SessionMemory
 
 
@@ -88,7 +88,7 @@ class InMemoryActionMemoryStore:
         :param lookup: The look-up.
         :returns: False if it must be decided again.
         """
-        parts = [(text.file_path, claimed_part(lookup, at)) for at, text in enumerate(lookup.delivered)]
+        parts = [(text.file_path, text.part) for text in lookup.delivered]
         with self._lock:
             session = self._use(session_id) or self._begin(session_id)
             if session.lookups and session.lookups[-1].number >= lookup.number:

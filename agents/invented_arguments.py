@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from knowledge_lookup.retrievers.markdown_sections import plain_heading
 from knowledge_lookup.retrievers.normal_form import normal_form
 
 _QUERY, _SECTION = "query", "section_title"
@@ -30,7 +31,12 @@ def without_inventions(
     def is_said(value: object) -> bool:
         return normal_form(str(value)) in said
 
-    kept = {name: value for name, value in arguments.items() if name != _SECTION or is_said(value)}
+    kept = dict(arguments)
+    if _SECTION in kept:
+        title = kept.pop(_SECTION)
+        title = plain_heading(str(title[0] if isinstance(title, list) and title else title))
+        if normal_form(title) and is_said(title):
+            kept[_SECTION] = title
     examples = [example.get(_QUERY) for example in map(_json_of, _EXAMPLE.findall(header)) if isinstance(example, dict)]
     if kept.get(_QUERY) in examples and question.strip() and not is_said(kept[_QUERY]):
         kept[_QUERY] = question

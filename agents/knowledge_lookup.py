@@ -28,12 +28,16 @@ from knowledge_lookup.postprocessors import (
 )
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.retrievers.document_reader import DocumentReader
+from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval, KnowledgeRetriever
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 
 logger = logging.getLogger(__name__)
+
+_MOST_DECISIONS = 1000
+"""A look-up is overtaken once by each other that is going on in its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,12 @@ class KnowledgeLookup:
         self._documents = documents
         self._source_root = source_root
         self._messages = MESSAGES[locale]
-        texts = DocumentTexts(reader, self._title_of)
+        self._texts = texts = DocumentTexts(reader, self._title_of)
         self._assembly = ResultAssembly(texts, self.source_of, self._messages)
         self._maker = DecisionMaker(texts, tool_name=tool_name, locale=locale)
         self._decider = LookupDecider(
             relevance,
+            texts,
             self._assembly,
             self._maker,
             rules=SessionRules() if rules is None else rules,
@@ -185,7 +190,7 @@ class KnowledgeLookup:
 
     def _begin(self, query: str, session_id: str | None, section_title: str | None) -> LookupCall:
         session = current_session_id(self.memory) if session_id is None else str(session_id)
-        has_section = section_title is not None and normal_form(section_title)
+        has_section = section_title is not None and section_title.strip()
         call = LookupCall(query, session, section_title if has_section else None)
         self._journal.received(call)
         return call
@@ -203,10 +208,8 @@ class KnowledgeLookup:
             return None
         if call.section_title is not None:
             return ScopedQueryBundle(call.query) if self._needs_retrieval(situation) else None
-        memory = situation.memory
-        return ScopedQueryBundle(
-            call.query, exclude_documents=memory.closed, exclude_passages_of=memory.documents - memory.closed
-        )
+        held = self._texts.held(situation.memory)
+        return ScopedQueryBundle(call.query, exclude_documents=held.documents, exclude_passages_of=held.passages)
 
     def _without_retrieval(self, situation: Situation) -> LookupDecision | None:
         refusal = self._decider.over_limit(situation)
@@ -221,12 +224,15 @@ class KnowledgeLookup:
             result = LookupResult(found=False, message=self._messages.empty_query)
             self._journal.done(call, None, result, None)
             return result
-        while True:
+        for _ in range(_MOST_DECISIONS):
             decision = self._decide(self._situation(call), retrieval)
             # Who was overtaken by another look-up of the session decides again, on what the session has now.
             if call.session_id is None or self.memory.remember(call.session_id, decision.remembered):
                 self._journal.done(call, retrieval, decision.result, decision.dedup_reason)
                 return decision.result
+        raise KnowledgeLookupError(
+            f"session {call.session_id!r} changes faster than a look-up can be decided: make fewer at once in it"
+        )
 
     def _decide(self, situation: Situation, retrieval: KnowledgeRetrieval | None) -> LookupDecision:
         early = self._without_retrieval(situation)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from llama_index.core.schema import NodeWithScore
 
+from knowledge_lookup.agents.document_texts import DocumentTexts, Held
 from knowledge_lookup.agents.lookup_decision import (
     PARTIALLY_FILTERED,
     REPEATED_QUESTION,
@@ -40,6 +41,7 @@ class LookupDecider:
     """Decides on look-ups without a section.
 
     :param relevance: Judges the level again when something is taken out of what was retrieved.
+    :param texts: Reads the documents.
     :param assembly: Chooses and cuts what is delivered.
     :param maker: Makes the decisions.
     :param rules: The rules for sessions.
@@ -49,6 +51,7 @@ class LookupDecider:
     def __init__(
         self,
         relevance: RelevancePostprocessor | EvidencePostprocessor,
+        texts: DocumentTexts,
         assembly: ResultAssembly,
         maker: DecisionMaker,
         *,
@@ -56,6 +59,7 @@ class LookupDecider:
         messages: Messages,
     ) -> None:
         self._relevance = relevance
+        self._texts = texts
         self._assembly = assembly
         self._maker = maker
         self._rules = rules
@@ -124,20 +128,21 @@ class LookupDecider:
         """
         memory = situation.memory
         matched = question_key(*sorted(match.entry.file_path for match in retrieval.matches.matches))
-        kept, held = self._not_held(retrieval.nodes, memory)
-        withheld = tuple(dict.fromkeys([*retrieval.withheld, *held]))
+        held = self._texts.held(memory)
+        kept, lost = self._not_held(retrieval.nodes, memory, held)
+        withheld = tuple(dict.fromkeys([*retrieval.withheld, *lost]))
         basis = Basis(matched, packed(retrieval.embedding), withheld)
-        allowed = _without_orphans([s for s in kept if not self._is_used_up(_domain(s), memory)], memory)
+        allowed = _without_orphans([s for s in kept if not self._is_used_up(_domain(s), memory)], held)
         nodes = retrieval.nodes
         if len(allowed) < len(nodes):
             nodes = self._relevance.postprocess_nodes(allowed)
         level = relevance_level_of(nodes)
         if level is None:
             refusal = self.over_domain_limit(situation, [_domain(scored) for scored in kept], basis)
-            return self._nothing_new(situation, basis) if refusal is None else refusal
+            return self._nothing_new(situation, basis, retrieval) if refusal is None else refusal
         if self._has_better(retrieval, level):
             return self._already_retrieved(situation, withheld, basis)
-        similar = memory.nearly_repeated(matched, retrieval.embedding, self._rules.same_question_similarity)
+        similar = self._similar(situation, basis, retrieval)
         if similar is not None and BEST_FIRST.index(similar.level) < BEST_FIRST.index(level):
             return self._nothing_stronger(situation, similar, basis)
         delivery = self._assembly.assemble(nodes, memory, characters_left=self.characters_left(situation))
@@ -149,25 +154,27 @@ class LookupDecider:
             delivery,
             level,
             basis=basis,
-            message=self._about(delivery, memory, similar),
+            message=self._about(delivery, situation, similar),
             dedup_reason=PARTIALLY_FILTERED if withheld or len(allowed) < len(kept) else None,
             named=self._assembly.alternatives(nodes, others, delivery),
         )
 
-    def _not_held(self, nodes: Sequence[NodeWithScore], memory: SessionMemory) -> tuple[list[NodeWithScore], list[str]]:
+    def _not_held(
+        self, nodes: Sequence[NodeWithScore], memory: SessionMemory, held: Held
+    ) -> tuple[list[NodeWithScore], list[str]]:
         """Take out what the session has; another look-up may have delivered it since the retrieval began.
 
         :returns: What is left, and the documents that were taken out.
         """
-        left = [
-            scored
-            for scored in nodes
-            if not keys.is_exact(scored)
-            or (path_of(scored) not in memory.closed and self._assembly.has_new_text(scored, memory))
-        ]
-        left = _without_orphans(left, memory)
+        left = [scored for scored in nodes if self._may_be_returned(scored, memory, held)]
+        left = _without_orphans(left, held)
         still_there = {path_of(scored) for scored in left}
         return left, [path for path in dict.fromkeys(map(path_of, nodes)) if path not in still_there]
+
+    def _may_be_returned(self, scored: NodeWithScore, memory: SessionMemory, held: Held) -> bool:
+        if path_of(scored) in held.passages and not keys.is_exact(scored):
+            return True  # as a witness for its document, if at all
+        return path_of(scored) not in held.documents and self._assembly.is_new(scored, memory)
 
     def _has_better(self, retrieval: KnowledgeRetrieval, level: RelevanceLevel) -> bool:
         """Tell whether the session has something of a better level for this very query: what is new is noise then.
@@ -183,10 +190,17 @@ class LookupDecider:
         most = self._rules.max_lookups_per_domain
         return most is not None and memory.lookups_delivering(domain) >= most
 
-    def _nothing_new(self, situation: Situation, basis: Basis) -> LookupDecision:
+    def _nothing_new(self, situation: Situation, basis: Basis, retrieval: KnowledgeRetrieval) -> LookupDecision:
         if basis.withheld:
             return self._already_retrieved(situation, basis.withheld, basis)
+        similar = self._similar(situation, basis, retrieval)
+        if similar is not None:
+            return self._nothing_stronger(situation, similar, basis)
         return self._maker.nothing_found(situation, basis)
+
+    def _similar(self, situation: Situation, basis: Basis, retrieval: KnowledgeRetrieval) -> RememberedLookup | None:
+        bound = self._rules.same_question_similarity
+        return situation.memory.nearly_repeated(basis.matched, retrieval.embedding, bound)
 
     def _already_retrieved(self, situation: Situation, documents: Sequence[str], basis: Basis) -> LookupDecision:
         """Say that the session has it; once its domains were found as often as allowed, refuse instead."""
@@ -210,27 +224,29 @@ class LookupDecider:
         basis = Basis(basis.matched, basis.embedding)
         return self._maker.blocked(situation, message, outcome="withheld", reason=REPEATED_QUESTION, basis=basis)
 
-    def _about(self, delivery: Delivery, memory: SessionMemory, similar: RememberedLookup | None) -> str | None:
+    def _about(self, delivery: Delivery, situation: Situation, similar: RememberedLookup | None) -> str | None:
         said: list[str] = []
         if similar is not None:
             said.append(self._messages.same_question.format(number=similar.number))
         if delivery.primary is not None:
-            numbers = memory.sections_given(delivery.texts[0].file_path)
+            numbers = situation.memory.sections_given(delivery.texts[0].file_path)
             if numbers:
                 said.append(self._messages.rest_only.format(numbers=", ".join(map(str, numbers))))
+        left = self.characters_left(situation)
+        if left is not None and left - delivery.characters < LEAST_PASSAGE:
+            said.append(self._messages.last_text.format(limit=self._rules.max_characters))
         return self._messages.between.join(said) or None
 
 
-def _without_orphans(nodes: Sequence[NodeWithScore], memory: SessionMemory) -> list[NodeWithScore]:
+def _without_orphans(nodes: Sequence[NodeWithScore], held: Held) -> list[NodeWithScore]:
     """Drop the passages of documents that the session has passages of.
 
     A passage of the best match's own document stays: it isn't delivered, but speaks for the level.
     """
     best = next((path_of(scored) for scored in nodes if keys.is_exact(scored)), None)
+    had = held.documents | held.passages
     return [
-        scored
-        for scored in nodes
-        if keys.is_exact(scored) or path_of(scored) == best or path_of(scored) not in memory.documents
+        scored for scored in nodes if keys.is_exact(scored) or path_of(scored) == best or path_of(scored) not in had
     ]
 
 

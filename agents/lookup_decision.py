@@ -10,7 +10,7 @@ from knowledge_lookup.agents.lookup_journal import LookupCall
 from knowledge_lookup.agents.lookup_result import Alternative, LookupResult
 from knowledge_lookup.agents.messages import MESSAGES
 from knowledge_lookup.agents.result_assembly import Delivery
-from knowledge_lookup.agents.session_memory import RememberedLookup, SessionMemory, question_key
+from knowledge_lookup.agents.session_memory import DeliveredText, RememberedLookup, SessionMemory, question_key
 from knowledge_lookup.postprocessors import RelevanceLevel, completeness_hint
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.retrievers.normal_form import normal_form
@@ -134,7 +134,7 @@ class DecisionMaker:
             question=self.question(situation.call),
             corpus=situation.corpus,
             outcome="delivered",
-            delivered=delivery.texts,
+            delivered=tuple(self._claimed(text, situation.memory) for text in delivery.texts),
             withheld=basis.withheld,
             characters=delivery.characters,
             level=level,
@@ -146,21 +146,15 @@ class DecisionMaker:
     def already_retrieved(self, situation: Situation, documents: Sequence[str], basis: Basis) -> LookupDecision:
         """Say that the session has all that was found: what of it came when, and what is left to ask for.
 
-        The session is told in full once; then the names must do.
-
         :param situation: What is decided on.
         :param documents: The documents, at least one.
         :param basis: What the retrieval is remembered by.
         :returns: The decision.
         """
         memory = situation.memory
-        if memory.was_told(documents):
-            message = self._messages.already_retrieved.format(documents=listed(documents, 0))
-            available: tuple[str, ...] = ()
-        else:
-            message = self._messages.already_retrieved.format(documents=listed(documents, _LISTED_DOCUMENTS))
-            message += self._given_at(memory, documents, _MESSAGE_CHARACTERS - len(message))
-            available = self._left_of(documents[0], memory)
+        message = self._messages.already_retrieved.format(documents=listed(documents, _LISTED_DOCUMENTS))
+        message += self._given_at(memory, documents, _MESSAGE_CHARACTERS - len(message))
+        available = self._left_of(documents[0], memory)
         basis = Basis(basis.matched, basis.embedding, tuple(documents))
         return self.blocked(
             situation, message, outcome="withheld", reason=DOC_ALREADY_RETRIEVED, available=available, basis=basis
@@ -219,12 +213,20 @@ class DecisionMaker:
         )
         return LookupDecision(result, reason, remembered)
 
+    def _claimed(self, text: DeliveredText, memory: SessionMemory) -> DeliveredText:
+        """Add what a text is remembered by: its lines, and the part of the document that is claimed with it."""
+        document = self._texts.of(text.file_path)
+        lines = () if document is None else document.lines_of(text.spans)
+        is_document = text.way == "exact" and not memory.is_matched_exactly(text.file_path)
+        part = "" if is_document else f"{', '.join(text.sections)} #{memory.next_number}"
+        return text.model_copy(update={"lines": lines, "part": part})
+
     def _sections_left(self, situation: Situation, delivery: Delivery) -> tuple[str, ...]:
         first = delivery.texts[0]
         document = self._texts.of(first.file_path)
         if document is None:
             return ()
-        given = situation.memory.given(first.file_path, document.version)
+        given = situation.memory.given(first.file_path, document)
         titles = document.titles_left([*given, *first.spans])
         return _with_ellipsis(titles, _how_many_fit(titles, _LISTED_SECTIONS))
 
@@ -232,7 +234,7 @@ class DecisionMaker:
         document = self._texts.of(file_path)
         if document is None or file_path in memory.whole:
             return ()
-        return document.titles_left(memory.given(file_path, document.version))
+        return document.titles_left(memory.given(file_path, document))
 
     def _given_at(self, memory: SessionMemory, documents: Sequence[str], most_characters: int) -> str:
         """Name the sections that each look-up gave of the documents, as far as there is room."""

@@ -52,7 +52,7 @@ def build_lookup_tool(lookup: KnowledgeLookup, *, session_id: str | None = None)
         :param query: 查询关键词或问题，错误码等保留原文 (keywords or a question; keep codes and names as they are)
         :param section_title: 一般省略；取 availableSections 中的章节时填 (usually left out; one of availableSections)
         """
-        return lookup.lookup(str(query), session_id, section_title)
+        return lookup.lookup(_text(query), session_id, _text(section_title) or None)
 
     async def alookup_knowledge(query: str, ctx: Context, section_title: str | None = None) -> LookupResult:
         """Look up the knowledge base.
@@ -60,7 +60,7 @@ def build_lookup_tool(lookup: KnowledgeLookup, *, session_id: str | None = None)
         :param query: See the sync twin
         :param section_title: See the sync twin
         """
-        return await lookup.alookup(str(query), await _session_of(ctx, session_id), section_title)
+        return await lookup.alookup(_text(query), await _session_of(ctx, session_id), _text(section_title) or None)
 
     return SessionFunctionTool.from_defaults(
         fn=lookup_knowledge,
@@ -83,14 +83,14 @@ def build_search_doc_tool(search: KnowledgeLookup, *, session_id: str | None = N
 
         :param query: 用自然语言描述要查找的内容 (what to look for, in natural language)
         """
-        return search.lookup(str(query), session_id)
+        return search.lookup(_text(query), session_id)
 
     async def asearch_doc(query: str, ctx: Context) -> LookupResult:
         """Search the knowledge base by meaning.
 
         :param query: See the sync twin
         """
-        return await search.alookup(str(query), await _session_of(ctx, session_id))
+        return await search.alookup(_text(query), await _session_of(ctx, session_id))
 
     return SessionFunctionTool.from_defaults(
         fn=search_doc,
@@ -105,3 +105,14 @@ async def _session_of(ctx: Context | None, bound: str | None) -> str | None:
         return bound
     named = await ctx.store.get(SESSION_ID_KEY, default=None)
     return None if named is None else str(named)
+
+
+def _text(argument: Any) -> str:
+    """Take what a model passes, whatever its type: nothing, and what it writes for nothing, is empty."""
+    if isinstance(argument, list):
+        argument = argument[0] if argument else None
+    text = "" if argument is None else str(argument)
+    return "" if text.strip().lower() in _NOTHING else text
+
+
+_NOTHING = ("null", "none")

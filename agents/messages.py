@@ -27,6 +27,7 @@ class Messages:
     lookup_limit: str
     domain_limit: str
     character_limit: str
+    last_text: str
     not_found: str
     not_found_again: str
     not_found_still: str
@@ -64,6 +65,7 @@ MESSAGES: Mapping[Locale, Messages] = {
         lookup_limit="检索次数已达上限（{limit}次），请用已有内容作答",
         domain_limit="域 {domains} 已达检索上限（{limit}次），请用已有内容作答",
         character_limit="检索内容已达上限（{limit}字符），请用已有内容作答",
+        last_text="检索内容已达上限（{limit}字符），这里可能被截断，不会再有新内容，请用已有内容作答",
         not_found="知识库中没有找到与该查询相关的内容",
         not_found_again="知识库没有收录该内容（已连续2次未找到）。不要再检索，请在回答中说明知识库没有收录",
         not_found_still="知识库没有收录，请直接作答并说明",
@@ -110,6 +112,7 @@ MESSAGES: Mapping[Locale, Messages] = {
         lookup_limit="The limit of {limit} look-ups is reached; answer with what you have",
         domain_limit="The limit of {limit} look-ups in {domains} is reached; answer with what you have",
         character_limit="The limit of {limit} characters is reached; answer with what you have",
+        last_text="The limit of {limit} characters is reached: this may be cut, and nothing more comes; answer",
         not_found="The knowledge base holds nothing relevant to this query",
         not_found_again=(
             "The knowledge base doesn't hold this (nothing found twice in a row). "

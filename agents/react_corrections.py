@@ -22,6 +22,8 @@ from knowledge_lookup.retrievers.text_cut import cut
 _MOST_OF_THE_QUESTION = 100
 _FORM_LINE = re.compile(r"^(?:Thought|Answer):[ \t]*(.+)$", re.MULTILINE)
 _CLAUSE_ENDS = re.compile(r"[，,。.；;：:、“”\"'`<>()（）]+")
+_OTHER_TEMPLATES = "Answer: [your answer here]\nAnswer: 给用户的最终回答，注明来源文件\n"
+"""What stands in the place of the answer in other ReAct prompts, by which models are trained too."""
 _SOURCES = re.compile(r"[^\s：:，,、]+\.md\b|来源|\bsources?\b")
 
 
@@ -212,7 +214,7 @@ def is_template(text: str, header: str) -> bool:
     :param header: The system prompt in use; the bundled ones always count.
     :returns: True if nothing but descriptions of the format is in it, with or without sources.
     """
-    texts = [header, executor_prompt("zh"), executor_prompt("en")]
+    texts = [header, executor_prompt("zh"), executor_prompt("en"), _OTHER_TEMPLATES]
     for sentences in _SENTENCES.values():
         texts += [sentences.to_answer, sentences.closing]
     said = left = _SOURCES.sub(" ", normal_form(text))

@@ -107,25 +107,31 @@ class ResultAssembly:
             for title, file_path in named[:MOST_ALTERNATIVES]
         )
 
-    def has_new_text(self, scored: NodeWithScore, memory: SessionMemory) -> bool:
-        """Tell whether a keyword match has anything that the session wasn't given.
+    def is_new(self, scored: NodeWithScore, memory: SessionMemory) -> bool:
+        """Tell whether a node has what the session wasn't given.
 
-        :param scored: The keyword match.
+        :param scored: A keyword match or a passage.
         :param memory: What the session was given.
-        :returns: False if the session has all of the document.
+        :returns: False for a keyword match if the session has all of the document, and for a passage if it has anything
+            of it.
         """
-        document = self._texts.of(path_of(scored))
-        if document is None:
+        if path_of(scored) not in memory.documents:
             return True
-        given = memory.given(path_of(scored), document.version)
-        return not given or bool(document.titles_left(given))
+        document = self._texts.of(path_of(scored))
+        given = [] if document is None else memory.given(path_of(scored), document)
+        if document is None or not given:
+            return True
+        if keys.is_exact(scored):
+            return bool(document.rest((), given).text)
+        span = document.locate(_text(scored), str(scored.node.metadata.get(keys.SECTION, "")))
+        return span is None or not any(start < span.end and span.start < end for start, end in given)
 
     def _primary(self, best: NodeWithScore, memory: SessionMemory, left: int) -> tuple[PrimaryResult, DeliveredText]:
         file_path, metadata = path_of(best), best.node.metadata
         content = _text(best)
         spans = tuple(TextSpan(*span) for span in metadata.get(keys.TEXT_SPANS, ()))
         document = self._texts.of(file_path)
-        given = memory.given(file_path, document.version) if document is not None else []
+        given = memory.given(file_path, document) if document is not None else []
         if document is not None and (given or len(content) > left):
             part = document.rest(metadata.get(keys.MATCHED_TERMS, ()), given, limit=min(EXCERPT_CHARACTERS, left))
             content, spans = part.text, part.spans

@@ -26,7 +26,7 @@ from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS
 from knowledge_lookup.retrievers.keyword_match import KeywordMatches
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval
 
-_LIST_CHARACTERS = 1500
+_LIST_CHARACTERS = 800
 """Most characters of a result that lists the sections which there are."""
 _SHOWN_TITLE = 80
 _DOCUMENTS_LOOKED_AT = 20
@@ -82,7 +82,8 @@ class SectionDecider:
         :param memory: What the session was given.
         :returns: False if a keyword match tells, or an earlier look-up of the same query.
         """
-        return not matches.matches and self._with_section(call.section_title or "", self._had(call, memory)) is None
+        had = self._had(call, memory)
+        return not matches.matches and self._with_section(call.section_title or "", had, memory) is None
 
     def decide(
         self, situation: Situation, matches: KeywordMatches, retrieval: KnowledgeRetrieval | None
@@ -99,7 +100,7 @@ class SectionDecider:
         matched = [match.entry.file_path for match in matches.matches]
         found = [] if retrieval is None else list(dict.fromkeys(map(keys.document_of, retrieval.nodes)))
         level = RelevanceLevel.PRECISE if matches.decisive else RelevanceLevel.HIGHLY_RELEVANT
-        file_path = self._with_section(title, matched or [*self._had(call, memory), *found])
+        file_path = self._with_section(title, matched or [*self._had(call, memory), *found], memory)
         if file_path is None and not matched:
             # Nobody knows whether the query is about this document.
             level, file_path = RelevanceLevel.REFERENCE, self._named(title, memory.latest_documents())
@@ -111,6 +112,7 @@ class SectionDecider:
         refusal = self._limits.over_domain_limit(situation, [self._domain_of(file_path)], basis)
         if refusal is not None:
             return refusal
+        left = document.titles_left(memory.given(file_path, document))
         named = document.sections_named(title)
         beginning = document.sections_beginning(title)
         titles = list(dict.fromkeys(document.title_at(at) for at in beginning))
@@ -121,14 +123,14 @@ class SectionDecider:
             situation,
             message.format(document=listed([file_path], 0), title=title[:_SHOWN_TITLE]),
             outcome="withheld",
-            available=titles or document.titles_left(memory.given(file_path, document.version)),
+            available=[at for at in left if at in titles] or titles or left,
             most_characters=_LIST_CHARACTERS,
             basis=basis,
         )
 
     def _section(self, situation: Situation, wanted: "_Wanted", basis: Basis) -> LookupDecision:
         memory, document, file_path = situation.memory, wanted.document, wanted.file_path
-        given = memory.given(file_path, document.version)
+        given = memory.given(file_path, document)
         left = self._limits.characters_left(situation)
         limit = EXCERPT_CHARACTERS if left is None else min(left, EXCERPT_CHARACTERS)
         # Of several sections with the same heading the first that isn't given yet.
@@ -163,7 +165,7 @@ class SectionDecider:
             )
         left: tuple[str, ...] = ()
         if file_path not in memory.whole:
-            left = wanted.document.titles_left(memory.given(file_path, wanted.document.version))
+            left = wanted.document.titles_left(memory.given(file_path, wanted.document))
         return self._maker.blocked(
             situation,
             message,
@@ -179,10 +181,19 @@ class SectionDecider:
         same = [lookup for lookup in memory.lookups if lookup.question == question]
         return [text.file_path for lookup in same for text in lookup.delivered]
 
-    def _with_section(self, title: str, file_paths: Sequence[str]) -> str | None:
-        """Find the first document that has a section of this title, or else one whose title begins so."""
+    def _with_section(self, title: str, file_paths: Sequence[str], memory: SessionMemory) -> str | None:
+        """Find the first document that has a section of this title, or else one whose title begins so.
+
+        Of documents that share the title the first comes of which the section isn't given yet.
+        """
+        named = [(path, text) for path, text in self._read(file_paths) if text.sections_named(title)]
+        new = (
+            path
+            for path, text in named
+            if any(text.section(at, memory.given(path, text)).text for at in text.sections_named(title))
+        )
         beginning = (path for path, text in self._read(file_paths) if text.sections_beginning(title))
-        return self._named(title, file_paths) or next(beginning, None)
+        return next(new, None) or next((path for path, _ in named), None) or next(beginning, None)
 
     def _named(self, title: str, file_paths: Sequence[str]) -> str | None:
         return next((path for path, text in self._read(file_paths) if text.sections_named(title)), None)

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from knowledge_lookup.postprocessors import RelevanceLevel
+from knowledge_lookup.retrievers.document_text import DocumentText
 from knowledge_lookup.retrievers.text_span import TextSpan
 
 BEST_FIRST = (RelevanceLevel.PRECISE, RelevanceLevel.HIGHLY_RELEVANT, RelevanceLevel.REFERENCE, None)
@@ -28,6 +29,8 @@ class DeliveredText(BaseModel):
     :param way: How it came to be delivered.
     :param sections: Titles of the sections that it belongs to.
     :param spans: Its ranges in the document's body; empty where the document's present text doesn't have it.
+    :param lines: Identifies its lines, for other versions of the document.
+    :param part: What of the document is claimed with it; empty for the document itself.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,6 +41,8 @@ class DeliveredText(BaseModel):
     way: Way
     sections: tuple[str, ...] = ()
     spans: tuple[TextSpan, ...] = ()
+    lines: tuple[int, ...] = ()
+    part: str = ""
 
 
 class RememberedLookup(BaseModel):
@@ -115,23 +120,39 @@ class SessionMemory:
         return frozenset(claim.file_path for claim in self._claims if not claim.section) - self._matched_exactly
 
     @cached_property
-    def closed(self) -> frozenset[str]:
-        """Documents that a look-up without a section doesn't return any more, by whatever way."""
-        return self.whole | self._matched_exactly
-
-    @cached_property
     def characters(self) -> int:
         """Characters of text that were delivered."""
         return sum(lookup.characters for lookup in self.lookups)
 
-    def given(self, file_path: str, version: str) -> list[TextSpan]:
-        """Tell what of a document's text was delivered.
+    def is_matched_exactly(self, file_path: str, version: str | None = None) -> bool:
+        """Tell whether a document was delivered by exact match.
+
+        :param file_path: The document.
+        :param version: Only in this version; None for any.
+        :returns: True if it was.
+        """
+        return any(text.way == "exact" and version in (None, text.version) for text in self._texts(file_path))
+
+    def is_given(self, file_path: str, version: str) -> bool:
+        """Tell whether anything of a document's text was delivered.
 
         :param file_path: The document.
         :param version: The text's version.
-        :returns: The ranges, in no order.
+        :returns: True if it was.
         """
-        return [span for text in self._texts(file_path) if text.version == version for span in text.spans]
+        return any(text.version == version for text in self._texts(file_path))
+
+    def given(self, file_path: str, document: DocumentText) -> list[TextSpan]:
+        """Tell what of a document's present text was delivered.
+
+        :param file_path: The document.
+        :param document: Its text.
+        :returns: The ranges, in no order; of what an earlier version was given, the lines that are there still.
+        """
+        texts = self._texts(file_path)
+        given = [span for text in texts if text.version == document.version for span in text.spans]
+        earlier = {line for text in texts if text.version != document.version for line in text.lines}
+        return [*given, *document.spans_of_lines(earlier)] if earlier else given
 
     def sections_given(self, file_path: str) -> dict[int, tuple[str, ...]]:
         """Tell which sections of a document were delivered by which look-up.
@@ -227,14 +248,6 @@ class SessionMemory:
                 break
             count += 1
         return count
-
-    def was_told(self, withheld: Sequence[str]) -> bool:
-        """Tell whether the session was told before that it has some documents already.
-
-        :param withheld: The documents.
-        :returns: True if one look-up withheld all of them and delivered nothing.
-        """
-        return any(lookup.outcome == "withheld" and set(withheld) <= set(lookup.withheld) for lookup in self.lookups)
 
     @cached_property
     def _matched_exactly(self) -> frozenset[str]:

@@ -1,16 +1,20 @@
 """A document's text by sections: what they are called, which of them a passage belongs to, what is left of them."""
 
 import hashlib
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS, Excerpt, excerpt_of_rest, spans_left
-from knowledge_lookup.retrievers.markdown_sections import Section, split_sections, subtree_end
+from knowledge_lookup.retrievers.markdown_sections import Section, plain_heading, split_sections, subtree_end
 from knowledge_lookup.retrievers.metadata import SECTION_SEPARATOR
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.text_cut import cut_apart
 from knowledge_lookup.retrievers.text_span import JoinedText, TextSpan, stripped
+
+_TELLING_LINE = 4
+"""Lines that are shorter, such as a fence, stand in many places."""
 
 
 class DocumentText:
@@ -49,6 +53,38 @@ class DocumentText:
         start = self.body.find(passage)
         return TextSpan(start, start + len(passage)) if start >= 0 else None
 
+    def lines_of(self, spans: Sequence[TextSpan]) -> tuple[int, ...]:
+        """Identify the lines that lie wholly in some ranges, so that other versions can tell which of them they have.
+
+        :param spans: The ranges.
+        :returns: A number for each line of some length.
+        """
+        return tuple(
+            known
+            for line, known in self._lines
+            if known is not None and any(start <= line.start and line.end <= end for start, end in spans)
+        )
+
+    def spans_of_lines(self, lines: Collection[int]) -> list[TextSpan]:
+        """Find lines that another version had as well.
+
+        :param lines: What :meth:`lines_of` returned there.
+        :returns: Their ranges; short lines between two of them are taken with them.
+        """
+        spans: list[TextSpan] = []
+        is_running = False
+        for line, known in self._lines:
+            if known is None:
+                continue
+            if known not in lines:
+                is_running = False
+            elif is_running:
+                spans[-1] = TextSpan(spans[-1].start, line.end)
+            else:
+                spans.append(line)
+                is_running = True
+        return spans
+
     def titles_of(self, spans: Sequence[TextSpan]) -> tuple[str, ...]:
         """Name the sections that some ranges belong to.
 
@@ -68,12 +104,10 @@ class DocumentText:
         """Name the sections of which something was not given.
 
         :param given: What was given.
-        :returns: Titles of the sections that have text of their own left, in order; none of punctuation alone.
+        :returns: Titles of the sections that have text of their own left, in order.
         """
         left = (
-            self._titles[at]
-            for at, section in enumerate(self._sections)
-            if normal_form(self._titles[at]) and spans_left(self.body, [section], given)
+            self._titles[at] for at, section in enumerate(self._sections) if spans_left(self.body, [section], given)
         )
         return tuple(dict.fromkeys(left))
 
@@ -83,7 +117,7 @@ class DocumentText:
         :param title: Title, heading or path of a section; compared in normal form, as keywords are.
         :returns: Positions of the sections in order; several if they share their heading.
         """
-        wanted = normal_form(title)
+        wanted = _key(plain_heading(title))
         return [at for at, names in enumerate(self._names) if wanted and wanted in names]
 
     def sections_beginning(self, title: str) -> list[int]:
@@ -92,7 +126,7 @@ class DocumentText:
         :param title: The beginning of a title, heading or path; compared in normal form.
         :returns: Positions of the sections in order.
         """
-        wanted = normal_form(title)
+        wanted = _key(plain_heading(title))
         return [at for at, names in enumerate(self._names) if wanted and any(name.startswith(wanted) for name in names)]
 
     def title_at(self, position: int) -> str:
@@ -115,10 +149,14 @@ class DocumentText:
         """
         end = subtree_end(self._sections, position)
         below = [section for section in self._sections[position:] if section.start < end]
+        section_start, end_of_below = below[0].start, end
         own_text = self.body[below[0].text_start : below[0].end]
         if position == 0 and len(below) == len(self._sections) and own_text.strip():
             below = below[:1]
-        rest = JoinedText(self.body, spans_left(self.body, below, given))
+        left = spans_left(self.body, below, given)
+        if not left and not any(start < end_of_below and section_start < end for start, end in given):
+            left = [TextSpan(section_start, end_of_below)]  # headings alone
+        rest = JoinedText(self.body, left)
         whole = stripped(rest.text, TextSpan(0, len(rest.text)))
         beginning, closing = cut_apart(rest.text[whole.start : whole.end], limit)
         origin = rest.origin(TextSpan(whole.start, whole.start + len(beginning)))
@@ -135,6 +173,19 @@ class DocumentText:
         return excerpt_of_rest(self.body, terms, given, limit=limit)
 
     @cached_property
+    def _lines(self) -> list[tuple[TextSpan, int | None]]:
+        """The lines with what identifies them; None for one that is too short to be told from others."""
+        lines: list[tuple[TextSpan, int | None]] = []
+        start = 0
+        for text in self.body.splitlines(keepends=True):
+            line = stripped(self.body, TextSpan(start, start + len(text)))
+            start += len(text)
+            is_telling = line.end - line.start >= _TELLING_LINE
+            said = self.body[line.start : line.end].encode("utf-8", "surrogatepass")
+            lines.append((line, zlib.crc32(said) if is_telling else None))
+        return lines
+
+    @cached_property
     def _sections(self) -> list[Section]:
         return split_sections(self.body)
 
@@ -145,7 +196,7 @@ class DocumentText:
     @cached_property
     def _names(self) -> list[set[str]]:
         headings = (section.heading or self._title for section in self._sections)
-        return [set(map(normal_form, names)) for names in zip(self._titles, headings, self._paths, strict=True)]
+        return [set(map(_key, names)) for names in zip(self._titles, headings, self._paths, strict=True)]
 
     @cached_property
     def _titles(self) -> list[str]:
@@ -158,3 +209,8 @@ class DocumentText:
 
     def _without_title(self, path: str) -> str:
         return path.removeprefix(self._title + SECTION_SEPARATOR)
+
+
+def _key(title: str) -> str:
+    # A heading of punctuation alone has no normal form, and its section must be within reach as well.
+    return normal_form(title) or " ".join(title.split())

@@ -115,7 +115,11 @@ def spans_left(body: str, sections: Sequence[Section], given: Sequence[TextSpan]
         levels_left.add(section.level)
         # With the white space behind it, which keeps it apart from the next section.
         pieces = [piece if piece.end < text.end else TextSpan(piece.start, section.end) for piece in rest]
-        left[:0] = [*subtract(TextSpan(section.start, section.text_start), given), *pieces]
+        # With the line behind it, unless the text's beginning is gone.
+        heading_end = section.text_start
+        if text.start == text.end or (rest and rest[0].start == text.start):
+            heading_end = text.start if rest else section.end
+        left[:0] = [*subtract(TextSpan(section.start, heading_end), given), *pieces]
     return left
 
 

@@ -6,6 +6,7 @@ quotation doesn't.
 """
 
 import itertools
+import re
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
@@ -76,6 +77,18 @@ def subtree_end(sections: list[Section], position: int) -> int:
     return sections[-1].end
 
 
+def plain_heading(text: str) -> str:
+    """Read a heading as it may be written in Markdown.
+
+    >>> plain_heading("## **Time-outs** of `HikariCP`")
+    'Time-outs of HikariCP'
+
+    :param text: A heading with or without the signs of its level and markup.
+    :returns: Its text.
+    """
+    return _plain(_HEADING_SIGNS.sub("", text.strip()))
+
+
 def _line_starts(body: str) -> list[int]:
     starts = [0]
     position = body.find("\n")
@@ -93,4 +106,5 @@ def _plain(heading: str) -> str:
     return " ".join(text.split()) or heading.strip()
 
 
+_HEADING_SIGNS = re.compile(r"^#{1,6}\s+|\s+#+$")
 _TEXT_TOKENS = frozenset({"text", "code_inline", "softbreak", "hardbreak"})

@@ -69,6 +69,8 @@ class JoinedText:
         for start, end in self._spans:
             begin, behind = max(span.start, position), min(span.end, position + end - start)
             if begin < behind:
-                origins.append(TextSpan(start + begin - position, start + behind - position))
+                origin = TextSpan(start + begin - position, start + behind - position)
+                is_next = bool(origins) and origins[-1].end == origin.start
+                origins[-1:] = [TextSpan(origins[-1].start, origin.end)] if is_next else [*origins[-1:], origin]
             position += end - start
         return origins

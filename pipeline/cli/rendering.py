@@ -115,7 +115,7 @@ def lookup_result(result: "LookupResult") -> None:
     raw(headline(result))
     if result.completeness_hint is not None:
         raw(result.completeness_hint)
-    if result.message is not None:
+    if result.found and result.message is not None:
         raw(result.message)
     for part in (result.primary, result.supplement):
         if part is not None:
@@ -133,10 +133,10 @@ def headline(result: "LookupResult") -> str:
     """Say in one line what a look-up brought.
 
     :param result: The result.
-    :returns: Level and sources, or that nothing was found.
+    :returns: Level and sources, or why there is nothing.
     """
     if result.relevance_level is None:
-        return "nothing found" if result.message is None else f"nothing found: {result.message}"
+        return f"nothing found: {result.message}" if result.message else "nothing found"
     return f"{result.relevance_level.value}: {', '.join(result.sources)}"
 
 

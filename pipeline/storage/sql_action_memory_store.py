@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT, claimed_part
+from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT
 from knowledge_lookup.agents.session_memory import Claim, RememberedLookup, SessionMemory
 from knowledge_lookup.pipeline.storage.database import Database
 from knowledge_lookup.pipeline.storage.errors import DatabaseError
@@ -121,8 +121,7 @@ class SqlActionMemoryStore:
             "lookup_key": _lookup_key(session_id, lookup.number),
         }
         claims = [
-            _claim_row(session_id, Claim(text.domain, text.file_path, claimed_part(lookup, at)), now)
-            for at, text in enumerate(lookup.delivered)
+            _claim_row(session_id, Claim(text.domain, text.file_path, text.part), now) for text in lookup.delivered
         ]
         try:
             self._database.write(lambda connection: _insert_lookup(connection, row, claims))

@@ -8,6 +8,7 @@ from knowledge_lookup.pipeline import KnowledgePipeline
 from knowledge_lookup.postprocessors import RelevanceLevel
 from tests.agents.manuals import DOCUMENTS, LONG_SENTENCES, SAY, STEPS, contents, reasons, section
 from tests.agents.topics import TopicEmbedding
+from tests.knowledge_bases import document
 
 
 def test_every_section_of_a_document_is_got_exactly_once_by_its_title(pipeline: KnowledgePipeline) -> None:
@@ -94,7 +95,7 @@ def test_titles_match_in_normal_form_and_by_an_unambiguous_beginning(pipeline: K
 
 
 def test_an_empty_title_is_a_look_up_without_one(pipeline: KnowledgePipeline) -> None:
-    result = section(pipeline, "SHORT_KEY", " ？")
+    result = section(pipeline, "SHORT_KEY", " \n")
     assert contents(result) == "只有一句话。"
     assert not section(pipeline, "SHORT_KEY", "").found
 
@@ -102,7 +103,7 @@ def test_an_empty_title_is_a_look_up_without_one(pipeline: KnowledgePipeline) ->
 def test_the_title_of_a_document_without_a_text_of_its_own_means_its_beginning(pipeline: KnowledgePipeline) -> None:
     result = section(pipeline, "UPGRADE_GUIDE", "升级手册")
     assert result.primary is not None
-    assert result.primary.content.startswith("# 升级手册\n## 准备\n先检查磁盘空间。")
+    assert result.primary.content.startswith("# 升级手册\n\n## 准备\n\n先检查磁盘空间。")
     assert section(pipeline, "UPGRADE_GUIDE", "准备").found is False
 
 
@@ -194,3 +195,42 @@ def test_a_session_that_ends_begins_anew(pipeline: KnowledgePipeline) -> None:
     pipeline.memory.clear_session("s1")
     assert pipeline.lookup("话题乙", session_id="s1") == first
     assert section(pipeline, "CACHE_GUIDE", "热点").found
+
+
+def test_a_title_may_be_written_as_the_document_writes_its_heading(pipeline: KnowledgePipeline) -> None:
+    assert section(pipeline, "CACHE_GUIDE", "## **缓存穿透**").found
+    assert not section(pipeline, "CACHE_GUIDE", "### `缓存穿透` ###").found
+
+
+def test_of_a_document_that_was_edited_the_new_text_comes_and_the_old_does_not(pipeline: KnowledgePipeline) -> None:
+    def upload(*sections: str) -> None:
+        text = document("\n\n".join(sections), title="机房", keywords="[ROOM_GUIDE]")
+        pipeline.upload(text.encode(), name="room.md", category="mix")
+
+    old, more = "## 断电\n\n柴油发电机在三十秒内接管。", "## 门禁\n\n门禁卡丢失要在当天补办。"
+    upload(old)
+    assert "柴油发电机" in contents(pipeline.lookup("ROOM_GUIDE", session_id="s1"))
+    upload(old, more)
+    edited = pipeline.lookup("ROOM_GUIDE", session_id="s1")
+    assert contents(edited) == more
+    assert not pipeline.lookup("ROOM_GUIDE 是什么", session_id="s1").found
+    assert not section(pipeline, "ROOM_GUIDE", "断电").found
+    upload("## 空调\n\n冷通道保持二十二度。")
+    assert "冷通道" in contents(pipeline.lookup("ROOM_GUIDE", session_id="s1"))
+
+
+def test_a_section_of_punctuation_alone_is_listed_and_can_be_asked_for(pipeline: KnowledgePipeline) -> None:
+    text = document("## 甲\n\n第一段文字。\n\n## ！！\n\n第二段文字。", title="T", keywords="[SIGN_GUIDE]")
+    pipeline.upload(text.encode(), name="signs.md", category="mix")
+    first = section(pipeline, "SIGN_GUIDE", "甲")
+    assert first.available_sections == ("！！",)
+    assert contents(section(pipeline, "SIGN_GUIDE", "！！")) == "## ！！\n\n第二段文字。"
+    assert not pipeline.lookup("SIGN_GUIDE", session_id="s1").found
+
+
+def test_of_documents_that_share_keyword_and_title_the_section_that_is_new_comes(pipeline: KnowledgePipeline) -> None:
+    for number in (1, 2):
+        text = document(f"## 步骤\n\n第 {number} 份文档的步骤。", title=f"T{number}", keywords="[SHARED_GUIDE]")
+        pipeline.upload(text.encode(), name=f"shared{number}.md", category="mix")
+    given = [contents(section(pipeline, "SHARED_GUIDE", "步骤")) for _ in range(3)]
+    assert ["第 1 份" in given[0], "第 2 份" in given[1], given[2]] == [True, True, ""]

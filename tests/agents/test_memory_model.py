@@ -31,10 +31,7 @@ def path_of(name: str) -> str:
 
 def sections_of(name: str, version: int) -> dict[str, str]:
     """The text of each section of a version of a document."""
-    return {
-        title: f"文档{name}第{version}版的第{title}节说的是话题{topic}。"
-        for title, topic in VERSIONS[name][version].items()
-    }
+    return {title: f"文档{name}的第{title}节说的是话题{topic}。" for title, topic in VERSIONS[name][version].items()}
 
 
 def file_of(name: str, version: int) -> bytes:
@@ -48,10 +45,12 @@ class Session:
 
     asked: set[tuple[str, str]] = field(default_factory=set)
     """Questions, with the documents that there were."""
-    given: set[tuple[str, int, str]] = field(default_factory=set)
-    """Sections: document, version, title."""
-    matched: set[str] = field(default_factory=set)
-    """Documents that an exact match gave."""
+    given: set[tuple[str, str, str]] = field(default_factory=set)
+    """Sections with their text: document, title, topic."""
+    had: set[tuple[str, int]] = field(default_factory=set)
+    """Versions of documents of which anything was given."""
+    matched: set[tuple[str, int]] = field(default_factory=set)
+    """Versions of documents that an exact match gave."""
     closed: set[str] = field(default_factory=set)
     """Documents that the application marked."""
     domains: list[str] = field(default_factory=list)
@@ -74,13 +73,13 @@ class Model:
         return self.sessions.setdefault(session_id, Session())
 
     def new_sections(self, session: Session, name: str) -> set[str]:
-        version = self.documents[name]
-        return {title for title in VERSIONS[name][version] if (name, version, title) not in session.given}
+        sections = VERSIONS[name][self.documents[name]]
+        return {title for title, topic in sections.items() if (name, title, topic) not in session.given}
 
     def exact(self, session: Session, name: str) -> set[tuple[str, str]]:
         """What a question for a document's keyword must deliver, as document and section."""
-        is_over = name not in self.documents or name in session.matched | session.closed
-        if is_over or self._was_asked(session, f"KEY_{name}"):
+        is_over = name in session.closed or (name, self.documents.get(name)) in session.matched
+        if is_over or name not in self.documents or self._was_asked(session, f"KEY_{name}"):
             return set()
         return {(name, title) for title in self.new_sections(session, name)}
 
@@ -92,7 +91,8 @@ class Model:
             (name, title)
             for name, version in self.documents.items()
             for title, said in VERSIONS[name][version].items()
-            if said == topic and name not in session.documents
+            if said == topic and name not in session.closed and (name, version) not in session.had
+            if (name, title, topic) not in session.given
         }
 
     def section(self, session: Session, name: str, title: str) -> set[tuple[str, str]]:
@@ -109,7 +109,9 @@ class Model:
 
     def deliver(self, session: Session, sections: set[tuple[str, str]], in_order: list[str]) -> None:
         for name, title in sections:
-            session.given.add((name, self.documents[name], title))
+            version = self.documents[name]
+            session.given.add((name, title, VERSIONS[name][version][title]))
+            session.had.add((name, version))
         for name in in_order:
             if sections:
                 session.latest.append(name)
@@ -224,7 +226,7 @@ def test_the_action_memory_agrees_with_the_model(
             case ("mark", session_id, name):
                 pipeline.memory.mark_retrieved(session_id, DOMAINS[name], path_of(name))
                 session = model.session(session_id)
-                if name not in session.matched:
+                if not any(known == name for known, _ in session.matched):
                     session.closed.add(name)
                 model.deliver(session, set(), [name])
             case (kind, session_id, *arguments):
@@ -250,5 +252,5 @@ def look_up(pipeline: KnowledgePipeline, model: Model, session_id: str, kind: st
     if kind != "section":
         model.ask(session, query)
     if kind == "exact" and expected:
-        session.matched.add(what)
+        session.matched.add((what, model.documents[what]))
     assert list(result.retrieved_domains_this_session) == session.domains

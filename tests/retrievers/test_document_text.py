@@ -130,13 +130,28 @@ def test_of_a_section_that_is_the_whole_document_only_its_own_text_comes(manual:
     assert lines(manual.section(only(manual, "缓存手册"), [])) == ["# 缓存手册", "开头一段。"]
 
 
-def test_a_heading_without_text_is_no_section_to_ask_for(manual: DocumentText) -> None:
-    assert manual.section(only(manual, "空标题"), []).text == ""
+def test_a_heading_without_text_is_given_once_and_not_listed(manual: DocumentText) -> None:
+    heading = manual.section(only(manual, "空标题"), [])
+    assert heading.text == "## 空标题"
+    assert manual.section(only(manual, "空标题"), heading.spans).text == ""
+    assert "空标题" not in manual.titles_left([])
 
 
-def test_a_heading_of_punctuation_alone_is_not_listed_unless_it_can_be_asked_for() -> None:
+def test_a_heading_of_punctuation_alone_can_be_asked_for() -> None:
     document = DocumentText("## ？\n\n甲。\n\n## 乙\n\n乙。\n", "手册")
-    assert all(document.sections_named(title) for title in document.titles_left([]))
+    assert document.titles_left([]) == ("？", "乙")
+    assert document.section(only(document, "？"), []).text == "## ？\n\n甲。"
+
+
+def test_another_version_tells_which_lines_it_has_in_common() -> None:
+    old = DocumentText("## 甲\n\n第一行文字。\n\n```\ncommand --flag\n```\n", "手册")
+    lines = old.lines_of([TextSpan(0, len(old.body))])
+    new = DocumentText(
+        "# 新\n\n新的一行。\n\n## 甲\n\n第一行文字。\n\n```\ncommand --flag\n```\n\n最后一行。\n", "手册"
+    )
+    [common] = new.spans_of_lines(set(lines))
+    assert new.body[common.start : common.end] == "## 甲\n\n第一行文字。\n\n```\ncommand --flag"
+    assert new.spans_of_lines(set()) == []
 
 
 def test_a_long_section_comes_in_parts_that_are_cut_at_sentences() -> None:

@@ -47,12 +47,15 @@ def text_of(
         way=way,
         sections=sections,
         spans=tuple(TextSpan(*span) for span in spans),
+        part="" if way == "exact" else f"{', '.join(sections)} #0",
     )
 
 
 def looked_up(number: int, *delivered: DeliveredText) -> RememberedLookup:
     """Make a look-up; without texts one that found nothing."""
     outcome = "delivered" if delivered else "nothing"
+    parts = ("" if text.way == "exact" else f"{', '.join(text.sections)} #{number}" for text in delivered)
+    claimed = tuple(text.model_copy(update={"part": part}) for text, part in zip(delivered, parts, strict=True))
     return RememberedLookup(
-        number=number, question=f"question {number}", corpus="corpus", outcome=outcome, delivered=delivered
+        number=number, question=f"question {number}", corpus="corpus", outcome=outcome, delivered=claimed
     )

@@ -56,7 +56,7 @@ def test_a_look_up_claims_what_it_delivers(store: ActionMemoryStore) -> None:
     assert store.claim("s1", "api", "c.md") is True
     memory = store.recall("s1")
     assert memory.whole == {"b.md", "c.md"}
-    assert memory.closed == {"支付/a.md", "b.md", "c.md"}
+    assert memory.is_matched_exactly("支付/a.md")
 
 
 def test_of_two_look_ups_decided_on_the_same_memory_one_is_recorded(store: ActionMemoryStore) -> None:

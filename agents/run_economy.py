@@ -13,7 +13,7 @@ from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.search_terms import SearchedText, query_terms
 
-_QUERY = "query"
+_QUERY, _SECTION = "query", "section_title"
 _MOST_OF_A_KIND = 2
 _ENOUGH_LOOKUPS = 3
 _SEPARATORS = "_.-/:"
@@ -25,8 +25,8 @@ class RunSoFar:
     After a ``PRECISE`` result, or three look-ups, another one is made only for a part of the user's question that is
     still open: its query names a code of the question that no look-up has named yet, or at least half of its terms
     stand in the question and neither in an earlier query nor in what was delivered. So "ERR_TIMEOUT and ERR_LIMIT" may
-    be looked up one by one, while new words for what was found are not looked up. A look-up with further arguments, as
-    for another section of a document, may follow a ``PRECISE`` result.
+    be looked up one by one, while new words for what was found are not looked up. After a ``PRECISE`` result a section
+    is looked up if the question names something of its title.
 
     :param question: The user's question.
     :param calls: The results of the run's tool calls, in order.
@@ -53,13 +53,11 @@ class RunSoFar:
         looked_up = [(call, result) for call, result in results if result is not None]
         if not looked_up or _QUERY not in arguments:
             return False
-        query = str(arguments[_QUERY])
-        is_settled = len(looked_up) >= _ENOUGH_LOOKUPS
-        if set(arguments) == {_QUERY}:
-            if any(call.tool_kwargs.keys() == {_QUERY} and _same(query, _query_of(call)) for call, _ in looked_up):
-                return True
-            is_settled = is_settled or any(result.relevance_level is RelevanceLevel.PRECISE for _, result in looked_up)
-        return is_settled and not self._asks_for_more(query, self._calls)
+        if any(_same(arguments, call.tool_kwargs) for call, _ in looked_up):
+            return True
+        is_precise = any(result.relevance_level is RelevanceLevel.PRECISE for _, result in looked_up)
+        is_settled = len(looked_up) >= _ENOUGH_LOOKUPS or (is_precise and not self._names(arguments.get(_SECTION)))
+        return is_settled and not self._asks_for_more(str(arguments[_QUERY]), self._calls)
 
     def is_stuck(self, reasoning: Sequence[BaseReasoningStep]) -> bool:
         """Tell whether the run makes no progress any more.
@@ -71,6 +69,10 @@ class RunSoFar:
         wrong = Counter(step.problem for step in reasoning if isinstance(step, CorrectionStep))
         idle = wrong.pop(None, 0) + sum(self._was_idle(at) for at in range(len(self._calls)))
         return idle >= _MOST_OF_A_KIND or any(count >= _MOST_OF_A_KIND for count in wrong.values())
+
+    def _names(self, section_title: object) -> bool:
+        """Tell whether the question names something of a section's title."""
+        return section_title is not None and any(map(self._question.contains, query_terms(str(section_title))))
 
     def _was_idle(self, at: int) -> bool:
         call, result = self._calls[at], _result_of(self._calls[at])
@@ -106,8 +108,10 @@ def _texts_of(call: ToolCallResult) -> list[str]:
     return [part.content for part in parts if part is not None]
 
 
-def _same(query: str, other: str) -> bool:
-    return normal_form(query) == normal_form(other)
+def _same(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return {name: normal_form(str(value)) for name, value in arguments.items()} == {
+        name: normal_form(str(value)) for name, value in others.items()
+    }
 
 
 def _is_code(term: str) -> bool:

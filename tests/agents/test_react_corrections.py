@@ -141,7 +141,7 @@ async def test_instead_of_the_prompts_own_example_the_question_is_looked_up(agen
 async def test_a_section_that_nobody_has_named_is_not_asked_for(agent: Agent) -> None:
     invented = CALL.replace('"}', '", "section_title": "Database Connection"}')
     named = CALL.replace('"}', '", "section_title": "重试与资金速查"}')
-    run = await agent.run(invented, named, ANSWER)
+    run = await agent.run(invented, named, ANSWER, question="ERR_TIMEOUT 能重试吗？")
     assert [call.tool_kwargs for call in run.calls] == [
         {"query": "ERR_TIMEOUT"},
         {"query": "ERR_TIMEOUT", "section_title": "重试与资金速查"},

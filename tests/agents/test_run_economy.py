@@ -50,8 +50,15 @@ async def test_after_a_precise_result_another_part_of_the_question_is_looked_up(
 async def test_a_model_that_goes_on_from_section_to_section_is_stopped_after_three_look_ups(agent: Agent) -> None:
     sections = ["重试与资金速查", "什么时候升级", "通用查法", "ERR_ORDER_CLOSED"]
     calls = [CALL.replace('"}', f'", "section_title": "{title}"}}') for title in sections]
-    run = await agent.run(CALL, *calls, ANSWER)
+    run = await agent.run(CALL, *calls, ANSWER, question="ERR_TIMEOUT 怎么重试、升级？查法呢？")
     assert [call.tool_kwargs.get("section_title") for call in run.calls] == [None, *sections[:2]]
+    assert run.answer == ANSWERED
+
+
+async def test_after_a_precise_result_a_section_that_the_question_does_not_name_is_not_looked_up(agent: Agent) -> None:
+    section = CALL.replace('"}', '", "section_title": "重试与资金速查"}')
+    run = await agent.run(CALL, section, ANSWER, question="ERR_TIMEOUT 是什么意思？")
+    assert run.queries == ["ERR_TIMEOUT"]
     assert run.answer == ANSWERED
 
 

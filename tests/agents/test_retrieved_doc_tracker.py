@@ -4,6 +4,7 @@ import pytest
 
 from knowledge_lookup.agents import RetrievedDocTracker
 from knowledge_lookup.agents.session_memory import DeliveredText, RememberedLookup
+from knowledge_lookup.retrievers.document_text import DocumentText
 from knowledge_lookup.retrievers.text_span import TextSpan
 
 
@@ -52,12 +53,16 @@ def test_a_document_is_claimed_once(tracker: RetrievedDocTracker) -> None:
 
 
 def test_a_look_up_is_remembered_with_what_it_delivered(tracker: RetrievedDocTracker) -> None:
-    delivered = DeliveredText(domain="api", file_path="b.md", version="v1", way="exact", spans=(TextSpan(0, 9),))
+    text = DocumentText("一段文字，共十个字。", "T")
+    delivered = DeliveredText(
+        domain="api", file_path="b.md", version=text.version, way="exact", spans=(TextSpan(0, 9),)
+    )
     lookup = RememberedLookup(number=1, question="q", corpus="c", outcome="delivered", delivered=(delivered,))
     assert tracker.remember("s1", lookup) is True
     assert tracker.remember("s1", lookup) is False
     memory = tracker.recall("s1")
     assert memory.lookups == (lookup,)
-    assert memory.given("b.md", "v1") == [TextSpan(0, 9)]
+    assert memory.given("b.md", text) == [TextSpan(0, 9)]
+    assert memory.is_given("b.md", text.version)
     assert tracker.get_retrieved_documents("s1") == {"a.md", "b.md"}
     assert tracker.get_retrieved_domains("s1") == ["infrastructure", "api"]

@@ -39,11 +39,18 @@ def test_a_session_goes_on_from_one_command_to_the_next(run: Run) -> None:
 
     code, out, _ = run("lookup", "ERR_TIMEOUT", "--session", "s1", "--json")
     assert code == 0
-    assert json.loads(out) == {
-        "found": False,
-        "message": "以下文档已在本会话中检索过：[api/payment-errors.md]，无需重复召回",
-        "retrievedDomainsThisSession": ["api"],
-    }
+    again = json.loads(out)
+    assert list(again) == ["found", "message", "retrievedDomainsThisSession", "availableSections"]
+    assert again["found"] is False
+    assert again["message"].startswith(
+        "以下文档已在本会话中检索过：[api/payment-errors.md]，无需重复召回；第1次检索给出："
+    )
+    assert again["retrievedDomainsThisSession"] == ["api"]
+
+    code, out, _ = run("lookup", "ERR_TIMEOUT", "--session", "s1", "--section", again["availableSections"][0], "--json")
+    assert code == 0
+    assert again["availableSections"][0] in json.loads(out)["primary"]["content"]
+    assert again["availableSections"][0] not in json.loads(out)["availableSections"]
 
 
 @pytest.mark.usefixtures("indexed")

@@ -131,6 +131,7 @@ def test_the_json_for_an_agent_holds_no_evidence(bundle: KnowledgePipeline, quer
             "relevanceLevel",
             "completenessHint",
             "retrievedDomainsThisSession",
+            "availableSections",
             "alternatives",
             "title",
         }

@@ -30,7 +30,9 @@ retrieval:
   keyword: {fields: [keywords, title]}
   vector: {top-k: 3}
   normalization: {max-l2-distance: null, highly-relevant-threshold: null, reference-threshold: null}
-session: {backend: memory, ttl-seconds: 3600, max-sessions: 10000}
+session:
+  {backend: memory, ttl-seconds: 3600, max-sessions: 10000, max-lookups: null, max-lookups-per-domain: null,
+   max-characters: null, same-question-similarity: null}
 """
 
 # One acceptable value for every key, other than its default.
@@ -61,6 +63,10 @@ OTHER_VALUES = {
     "session.backend": "database",
     "session.ttl-seconds": "60",
     "session.max-sessions": "2",
+    "session.max-lookups": "10",
+    "session.max-lookups-per-domain": "3",
+    "session.max-characters": "20000",
+    "session.same-question-similarity": "0.9",
 }
 
 

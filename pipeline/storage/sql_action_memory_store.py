@@ -126,6 +126,8 @@ class SqlActionMemoryStore:
         try:
             self._database.write(lambda connection: _insert_lookup(connection, row, claims))
         except _OutrunError:
+            # That, too, is a use of the session.
+            self._use(session_id)
             return False
         self._clean_up_now_and_then(now)
         return True

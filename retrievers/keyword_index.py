@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from knowledge_lookup.retrievers.decisiveness import QueryWords, what_is_left
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
-from knowledge_lookup.retrievers.keyword_match import KeywordEntry, KeywordMatch, KeywordMatches
+from knowledge_lookup.retrievers.keyword_match import KeywordEntry, KeywordMatches, MatchedGroup, RankedMatches
 from knowledge_lookup.retrievers.normal_form import is_cjk, normal_form
 from knowledge_lookup.retrievers.term_table import TermTable
 
@@ -18,6 +18,10 @@ KeywordField = Literal["keywords", "title"]
 
 # Longer queries are pasted logs; only their beginning is matched.
 _MAX_QUERY_LENGTH = 2_000
+
+_MANY_DOCUMENTS = 1_000
+_MOST_KEPT = 16
+"""Where so many documents match, their groups are kept for the next query with these terms; of so many at most."""
 
 _logger = logging.getLogger(__name__)
 
@@ -31,11 +35,11 @@ class _Document:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The documents with the same matched terms."""
+    """The documents with the same matched terms, best first; whatever the query, and where in it the terms stand."""
 
     terms: tuple[str, ...]
-    spans: frozenset[tuple[int, int]]
-    documents: list[_Document]
+    entries: dict[str, KeywordEntry]
+    equal_titles: frozenset[str]
 
 
 class KeywordIndex:
@@ -74,6 +78,8 @@ class KeywordIndex:
         self._documents: dict[str, _Document] = {}
         self._terms = TermTable()
         self._fingerprint = 0
+        self._kept: dict[tuple[tuple[str, ...], bool], tuple[int, list[_Group]]] = {}
+        """By terms, and whether they are the whole query: the version that the groups belong to, and these."""
 
     @property
     def fingerprint(self) -> str:
@@ -87,12 +93,21 @@ class KeywordIndex:
 
         :param entry: The document.
         """
-        document = self._document_of(entry)
+        self.update([entry])
+
+    def update(self, entries: Iterable[KeywordEntry]) -> None:
+        """Index several documents, each as :meth:`add` does; a match meanwhile waits until all are there.
+
+        :param entries: The documents.
+        """
+        documents = map(self._document_of, entries)
         with self._changing():
-            self._take_out(entry.file_path)
-            self._documents[entry.file_path] = document
-            self._terms.add(document.terms, entry.file_path)
-            self._fingerprint ^= _digest(entry)
+            for document in documents:
+                entry = document.entry
+                self._take_out(entry.file_path)
+                self._documents[entry.file_path] = document
+                self._terms.add(document.terms, entry.file_path)
+                self._fingerprint ^= _digest(entry)
 
     def remove(self, file_path: str) -> bool:
         """Take a document out.
@@ -140,12 +155,11 @@ class KeywordIndex:
         beginning = _beginning(whole)
         normal = normal_form(beginning)
         groups = self._groups(normal)
-        matches = [match for group in groups for match in _matches(group, normal)]
-        matches.sort(key=lambda match: (not match.equals_title, -match.longest_span, match.entry.file_path))
+        matches = RankedMatches(groups)
         rest = what_is_left(normal, {span for group in groups for span in group.spans}, self._query_words)
         return KeywordMatches(
             query=normal,
-            matches=tuple(matches),
+            matches=matches,
             decisive=len(matches) == 1 and len(beginning) == len(whole) and not rest,
             rest=rest,
         )
@@ -190,44 +204,89 @@ class KeywordIndex:
         self._fingerprint ^= _digest(document.entry)
         return True
 
-    def _groups(self, normal: str) -> list[_Group]:
+    def _groups(self, normal: str) -> list[MatchedGroup]:
         version = self._version
         if version % 2 == 0:
-            groups = self._look_up(normal)
+            groups = self._look_up(normal, version)
             if self._version == version:
                 return groups
         with self._lock:
-            return self._look_up(normal)
+            return self._look_up(normal, self._version)
 
-    def _look_up(self, normal: str) -> list[_Group]:
+    def _look_up(self, normal: str, version: int) -> list[MatchedGroup]:
         """Group the undominated documents by their matched terms; the index may change meanwhile."""
         spans_by_term: dict[str, list[tuple[int, int]]] = {}
         for start, end in self._terms.longest_spans(normal):
             spans_by_term.setdefault(normal[start:end], []).append((start, end))
-        terms = list(spans_by_term)
+        terms = tuple(spans_by_term)
+        is_whole = terms == (normal,)
+        known = self._kept.get((terms, is_whole))
+        if known is not None and known[0] == version:
+            groups = known[1]
+        else:
+            groups = self._grouped(terms, is_whole=is_whole)
+            if sum(len(group.entries) for group in groups) >= _MANY_DOCUMENTS:
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[terms, is_whole] = version, groups
+        return [
+            MatchedGroup(
+                terms=group.terms,
+                spans=frozenset(span for term in group.terms for span in spans_by_term[term]),
+                entries=group.entries,
+                equal_titles=group.equal_titles,
+            )
+            for group in groups
+        ]
+
+    def _grouped(self, terms: Sequence[str], *, is_whole: bool) -> list[_Group]:
+        commonest, term_sets = self._term_sets(terms)
         paths_by_set: dict[int, list[str]] = {}
-        for path, term_set in self._term_sets(terms).items():
+        for path, term_set in term_sets.items():
             paths_by_set.setdefault(term_set, []).append(path)
+        if commonest is not None and not any(term_set >> commonest & 1 for term_set in paths_by_set):
+            paths_by_set[1 << commonest] = self._terms.paths_of(terms[commonest])
         groups = []
         for term_set in _undominated(paths_by_set):
             matched = tuple(term for number, term in enumerate(terms) if term_set >> number & 1)
-            spans = frozenset(span for term in matched for span in spans_by_term[term])
-            documents = (self._documents.get(path) for path in paths_by_set[term_set])
-            groups.append(_Group(matched, spans, [document for document in documents if document is not None]))
+            documents = [d for path in paths_by_set[term_set] if (d := self._documents.get(path)) is not None]
+            if documents:
+                groups.append(_group(matched, documents, is_whole=is_whole))
         return groups
 
-    def _term_sets(self, terms: list[str]) -> dict[str, int]:
-        """Give each document's matched terms as a number with one bit for each; no two terms share a span."""
+    def _term_sets(self, terms: Sequence[str]) -> tuple[int | None, dict[str, int]]:
+        """Give each document's matched terms as a number with one bit for each; no two terms share a span.
+
+        Of the commonest term, which may be that of very many documents, only those that have another one as well.
+
+        :returns: The number of the commonest term; the other documents' sets.
+        """
+        if not terms:
+            return None, {}
+        commonest = max(range(len(terms)), key=lambda number: self._terms.count(terms[number]))
         term_sets: dict[str, int] = {}
         for number, term in enumerate(terms):
-            for path in self._terms.paths_of(term):
-                term_sets[path] = term_sets.get(path, 0) | 1 << number
-        return term_sets
+            if number != commonest:
+                for path in self._terms.paths_of(term):
+                    term_sets[path] = term_sets.get(path, 0) | 1 << number
+        for path in term_sets:
+            if self._terms.has(terms[commonest], path):
+                term_sets[path] |= 1 << commonest
+        return commonest, term_sets
+
+
+def _group(terms: tuple[str, ...], documents: list[_Document], *, is_whole: bool) -> _Group:
+    titles = frozenset(d.entry.file_path for d in documents if is_whole and d.title_term == terms[0])
+    documents.sort(key=lambda document: document.entry.file_path)
+    if titles:
+        documents.sort(key=lambda document: document.entry.file_path not in titles)
+    return _Group(terms, {document.entry.file_path: document.entry for document in documents}, titles)
 
 
 def _digest(entry: KeywordEntry) -> int:
     # By exclusive or of these one document is added or taken out without a look at the others.
-    return int.from_bytes(hashlib.blake2b(repr(entry).encode(), digest_size=16).digest())
+    said = "\0".join((entry.file_path, entry.content_hash, entry.domain, entry.title, *entry.keywords))
+    return int.from_bytes(hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
 def _beginning(query: str) -> str:
@@ -247,15 +306,3 @@ def _undominated(term_sets: Iterable[int]) -> list[int]:
         if not any(term_set & larger == term_set for larger in kept):
             kept.append(term_set)
     return kept
-
-
-def _matches(group: _Group, normal: str) -> Iterator[KeywordMatch]:
-    longest = max(end - start for start, end in group.spans)
-    for document in group.documents:
-        yield KeywordMatch(
-            entry=document.entry,
-            terms=group.terms,
-            spans=group.spans,
-            equals_title=document.title_term == normal,
-            longest_span=longest,
-        )

@@ -1,6 +1,11 @@
 """What goes into the keyword index and what a match gives back."""
 
+import heapq
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,110 @@ class KeywordMatch:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchedGroup:
+    """Documents that match by the same terms.
+
+    :param terms: The matched terms in normal form, each once, in the order of their first position in the query.
+    :param spans: Where they stand in the query's normal form.
+    :param entries: The documents by path, best first.
+    :param equal_titles: Paths of those whose title is the whole query.
+    """
+
+    terms: tuple[str, ...]
+    spans: frozenset[tuple[int, int]]
+    entries: Mapping[str, KeywordEntry]
+    equal_titles: Collection[str] = frozenset()
+
+    @property
+    def longest_span(self) -> int:
+        """Length of the longest matched term."""
+        return max(end - start for start, end in self.spans)
+
+    def match(self, file_path: str) -> KeywordMatch:
+        """Give one of the documents as a match.
+
+        :param file_path: The document, which must belong to the group.
+        :returns: The match.
+        """
+        return KeywordMatch(
+            entry=self.entries[file_path],
+            terms=self.terms,
+            spans=self.spans,
+            equals_title=file_path in self.equal_titles,
+            longest_span=self.longest_span,
+        )
+
+
+class RankedMatches(Sequence[KeywordMatch]):
+    """Matching documents, best first, each made when it is asked for: a keyword may be that of very many documents.
+
+    >>> list(RankedMatches())
+    []
+
+    :param groups: The groups, no document in two of them.
+    """
+
+    def __init__(self, groups: Iterable[MatchedGroup] = ()) -> None:
+        self._groups = sorted(groups, key=_group_rank)
+
+    def __len__(self) -> int:
+        return sum(len(group.entries) for group in self._groups)
+
+    def __iter__(self) -> Iterator[KeywordMatch]:
+        for _, equals in itertools.groupby(self._groups, key=_group_rank):
+            first, *others = (map(group.match, group.entries) for group in equals)
+            yield from heapq.merge(first, *others, key=rank) if others else first
+
+    @overload
+    def __getitem__(self, position: int) -> KeywordMatch: ...
+    @overload
+    def __getitem__(self, position: slice) -> tuple[KeywordMatch, ...]: ...
+
+    def __getitem__(self, position: int | slice) -> KeywordMatch | tuple[KeywordMatch, ...]:
+        if isinstance(position, slice):
+            first, behind, step = position.indices(len(self))
+            if step > 0:
+                return tuple(itertools.islice(self, first, behind, step))
+            return tuple(self)[position]
+        at = position + len(self) if position < 0 else position
+        if not 0 <= at < len(self):
+            raise IndexError(f"there are {len(self)} matches, none at {position}")
+        return next(itertools.islice(self, at, None))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RankedMatches({list(self)!r})"
+
+    def among(self, file_paths: Iterable[str]) -> list[KeywordMatch]:
+        """Pick some documents out, without a look at the others.
+
+        :param file_paths: Paths of documents; those that don't match are passed over.
+        :returns: Their matches, best first.
+        """
+        wanted = dict.fromkeys(file_paths)
+        return sorted(
+            (group.match(path) for path in wanted for group in self._groups if path in group.entries), key=rank
+        )
+
+
+def _group_rank(group: MatchedGroup) -> tuple[bool, int]:
+    return not group.equal_titles, -group.longest_span
+
+
+def rank(match: KeywordMatch) -> tuple[bool, int, str]:
+    """Give the order of matches: equality with the title, the longest matched term, the path.
+
+    :param match: A match.
+    :returns: A key to sort by, smaller is better.
+    """
+    return not match.equals_title, -match.longest_span, match.entry.file_path
+
+
+@dataclass(frozen=True, slots=True)
 class KeywordMatches:
     """The answer of the keyword index to one query.
 
@@ -53,7 +162,7 @@ class KeywordMatches:
     """
 
     query: str
-    matches: tuple[KeywordMatch, ...]
+    matches: RankedMatches
     decisive: bool
     rest: str
 

@@ -47,6 +47,7 @@ _JOINERS = ".-/:"
 
 # NFKC leaves typographic apostrophes and the hyphen alone, but nobody types them into a search on purpose.
 _TYPOGRAPHY = str.maketrans({"‘": "'", "’": "'", "ʼ": "'", "‐": "-"})
+_TYPOGRAPHIC = re.compile("[‘’ʼ‐]")
 
 # Sentence punctuation, quotes and brackets as NFKC leaves them: it turns ，？（ into ASCII and … into full stops.
 _TRIMMED = " ,;:!?。、\"'`“”„«»‹›()[]{}《》〈〉「」『』【】〔〕〖〗〝〞〟"
@@ -54,7 +55,7 @@ _TRIMMED = " ,;:!?。、\"'`“”„«»‹›()[]{}《》〈〉「」『』【
 _LEADING = re.compile(rf"(?:[{re.escape(_TRIMMED)}]|\.{{3,}})*")
 _TRAILING = _TRIMMED + "."
 
-_SPACE_AT_SCRIPT_CHANGE = re.compile(r"(?<=[hk]) (?=w)|(?<=w) (?=[hk])")
+_SCRIPT_CHANGES = frozenset({"hw", "kw", "wh", "wk"})
 _TOKEN = re.compile(r"w+(?:jw+)*")
 
 
@@ -134,13 +135,19 @@ def normal_form(text: str) -> str:
     :returns: The normal form, empty when nothing but space and punctuation came in.
     """
     if not text.isprintable():  # true for the usual query, which then skips the walk over its characters
-        text = _without_invisible(text)
+        text = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
+        if not text.isprintable():
+            text = _without_invisible(text)
+    if text.isascii():
+        return _trimmed(" ".join(text.lower().split()))
     text = unicodedata.normalize("NFKC", text)
     folded = text.casefold()
     if folded != text:
         folded = unicodedata.normalize("NFKC", folded)
-    text = " ".join(folded.translate(_TYPOGRAPHY).split())
-    if " " in text and not text.isascii():
+    if _TYPOGRAPHIC.search(folded):
+        folded = folded.translate(_TYPOGRAPHY)
+    text = " ".join(folded.split())
+    if " " in text:
         text = _without_script_spaces(text)
     return _trimmed(text)
 
@@ -157,7 +164,12 @@ def _without_invisible(text: str) -> str:
 
 
 def _without_script_spaces(text: str) -> str:
-    cuts = [match.start() for match in _SPACE_AT_SCRIPT_CHANGE.finditer(character_kinds(text))]
+    cuts = []
+    position = text.find(" ", 1)
+    while 0 < position < len(text) - 1:
+        if _KINDS[ord(text[position - 1])] + _KINDS[ord(text[position + 1])] in _SCRIPT_CHANGES:
+            cuts.append(position)
+        position = text.find(" ", position + 1)
     if not cuts:
         return text
     pieces = [text[start + 1 : end] for start, end in zip([-1, *cuts], [*cuts, len(text)], strict=True)]
@@ -167,5 +179,7 @@ def _without_script_spaces(text: str) -> str:
 
 def _trimmed(text: str) -> str:
     text = text.rstrip(_TRAILING)
+    if text[:1].isalnum():
+        return text
     leading = _LEADING.match(text)
     return text if leading is None else text[leading.end() :]

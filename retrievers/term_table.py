@@ -21,7 +21,8 @@ class TermTable:
     """
 
     def __init__(self) -> None:
-        self._paths: dict[str, dict[str, None]] = {}
+        # Most terms belong to one document: its path alone takes a quarter of the memory of a dictionary.
+        self._paths: dict[str, str | dict[str, None]] = {}
         self._lengths: dict[str, dict[int, int]] = {}  # beginning -> length -> number of such terms
 
     def add(self, terms: Iterable[str], path: str) -> None:
@@ -33,10 +34,13 @@ class TermTable:
         for term in terms:
             paths = self._paths.get(term)
             if paths is None:
-                paths = self._paths[term] = {}
+                self._paths[term] = path
                 counts = self._lengths.setdefault(term[:_PREFIX_LENGTH], {})
                 counts[len(term)] = counts.get(len(term), 0) + 1
-            paths[path] = None
+            elif isinstance(paths, str):
+                self._paths[term] = {paths: None, path: None}
+            else:
+                paths[path] = None
 
     def discard(self, terms: Iterable[str], path: str) -> None:
         """Take a document away from its terms; a term without documents is forgotten.
@@ -46,8 +50,9 @@ class TermTable:
         """
         for term in terms:
             paths = self._paths[term]
-            del paths[path]
-            if not paths:
+            if not isinstance(paths, str):
+                del paths[path]
+            if isinstance(paths, str) or not paths:
                 del self._paths[term]
                 self._forget_length(term)
 
@@ -57,7 +62,27 @@ class TermTable:
         :param term: The term in normal form.
         :returns: Their paths, empty when nobody has it.
         """
-        return list(self._paths.get(term, ()))
+        paths = self._paths.get(term, ())
+        return [paths] if isinstance(paths, str) else list(paths)
+
+    def count(self, term: str) -> int:
+        """Count the documents that have a term.
+
+        :param term: The term in normal form.
+        :returns: Their number.
+        """
+        paths = self._paths.get(term, ())
+        return 1 if isinstance(paths, str) else len(paths)
+
+    def has(self, term: str, path: str) -> bool:
+        """Tell whether a document has a term.
+
+        :param term: The term in normal form.
+        :param path: The document's path.
+        :returns: True if it has.
+        """
+        paths = self._paths.get(term, ())
+        return path == paths if isinstance(paths, str) else path in paths
 
     def longest_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Find where terms stand in a text, without those inside a longer one.

@@ -144,7 +144,7 @@ def test_a_hit_that_leaves_something_unsaid_is_not_decisive(index: KeywordIndex,
 def test_no_term_matches_inside_a_token(index: KeywordIndex, query: str) -> None:
     matches = index.match(query)
 
-    assert matches.matches == ()
+    assert list(matches.matches) == []
     assert matches.match_count == 0
     assert not matches.decisive
 
@@ -380,6 +380,49 @@ def test_lone_surrogates_in_queries_and_terms_do_no_harm(caplog: pytest.LogCaptu
     assert paths(index.match("Redis \udfff")) == ["a.md"]
     assert paths(index.match("\ud800")) == ["a.md"]
     assert not caplog.records
+
+
+def test_a_keyword_of_very_many_documents_ranks_them_as_one_of_few_does() -> None:
+    many = [entry(f"ops/{number:04}.md", "Redis", *(["缓存"] if number % 2 else [])) for number in range(1_500)]
+    index = index_of(*many, entry("z.md", "别名", title="Redis"))
+    everyone = [document.file_path for document in many]
+
+    for _ in range(2):  # the second time from what was kept
+        whole = index.match("redis")
+        assert whole.match_count == 1_501
+        assert paths(whole) == ["z.md", *everyone]
+        assert whole.matches[0].equals_title
+        assert not whole.matches[1].equals_title
+        assert paths(index.match("redis 怎么配")) == [*everyone, "z.md"]
+        both = index.match("redis 缓存怎么配")
+        assert paths(both) == everyone[1::2]
+        assert both.matches[0].terms == ("redis", "缓存")
+        assert both.matches[0].spans == {(0, 5), (5, 7)}
+        assert index.match("缓存 redis").matches[0].spans == {(0, 2), (2, 7)}
+
+
+def test_what_is_kept_of_a_keyword_of_very_many_documents_follows_every_change() -> None:
+    index = index_of(*(entry(f"{number:04}.md", "Redis") for number in range(1_200)))
+    assert index.match("redis").match_count == 1_200
+    index.remove("0000.md")
+    index.add(entry("a.md", "Redis", title="Redis"))
+    index.add(entry("0001.md", "别的"))
+    assert paths(index.match("redis"))[:2] == ["a.md", "0002.md"]
+    assert index.match("redis").match_count == 1_199
+
+
+def test_matches_are_a_sequence_and_single_documents_can_be_picked_out() -> None:
+    index = index_of(entry("b.md", "Redis", "缓存"), entry("a.md", "Redis", "集群"), entry("c.md", "Redis"))
+    matches = index.match("redis 怎么配").matches
+
+    assert [match.entry.file_path for match in matches[1:]] == ["b.md", "c.md"]
+    assert matches[-1].entry.file_path == "c.md"
+    assert [match.entry.file_path for match in matches[::-1]] == ["c.md", "b.md", "a.md"]
+    with pytest.raises(IndexError, match="3 matches"):
+        matches[3]
+    assert [match.entry.file_path for match in matches.among(["c.md", "nowhere.md", "a.md"])] == ["a.md", "c.md"]
+    assert matches == tuple(matches)
+    assert matches != index.match("缓存").matches
 
 
 def test_readers_see_a_replacement_wholly_or_not_at_all() -> None:

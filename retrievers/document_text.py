@@ -3,15 +3,21 @@
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS, Excerpt, excerpt_of_rest, spans_left
 from knowledge_lookup.retrievers.markdown_sections import Section, plain_heading, split_sections, subtree_end
 from knowledge_lookup.retrievers.metadata import SECTION_SEPARATOR
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.text_cut import cut_apart
-from knowledge_lookup.retrievers.text_span import JoinedText, TextSpan, stripped
+from knowledge_lookup.retrievers.text_span import JoinedText, TextSpan, stripped, subtract
+
+_KEPT_ANSWERS = 32
+
+_Ranges = tuple[TextSpan, ...]
+_Answer = TypeVar("_Answer")
 
 _TELLING_LINE = 4
 """Lines that are shorter, such as a fence, stand in many places."""
@@ -30,6 +36,9 @@ class DocumentText:
     def __init__(self, body: str, title: str) -> None:
         self.body = body
         self._title = title
+        self._known_lines: dict[_Ranges, tuple[int, ...]] = {}
+        self._known_titles: dict[_Ranges, tuple[str, ...]] = {}
+        self._known_left: dict[_Ranges, tuple[str, ...]] = {}
 
     @cached_property
     def version(self) -> str:
@@ -59,11 +68,7 @@ class DocumentText:
         :param spans: The ranges.
         :returns: A number for each line of some length.
         """
-        return tuple(
-            known
-            for line, known in self._lines
-            if known is not None and any(start <= line.start and line.end <= end for start, end in spans)
-        )
+        return _kept(self._known_lines, tuple(spans), self._find_lines)
 
     def spans_of_lines(self, lines: Collection[int]) -> list[TextSpan]:
         """Find lines that another version had as well.
@@ -73,7 +78,7 @@ class DocumentText:
         """
         spans: list[TextSpan] = []
         is_running = False
-        for line, known in self._lines:
+        for line, known in self._lines_between(0, len(self.body)):
             if known is None:
                 continue
             if known not in lines:
@@ -85,20 +90,22 @@ class DocumentText:
                 is_running = True
         return spans
 
+    def is_whole(self, spans: Sequence[TextSpan]) -> bool:
+        """Tell whether one of some ranges is all of the text.
+
+        :param spans: The ranges.
+        :returns: True if nothing but white space lies outside of it.
+        """
+        whole = stripped(self.body, TextSpan(0, len(self.body)))
+        return any(start <= whole.start and whole.end <= end for start, end in spans)
+
     def titles_of(self, spans: Sequence[TextSpan]) -> tuple[str, ...]:
         """Name the sections that some ranges belong to.
 
         :param spans: The ranges.
         :returns: Titles of the sections of whose text something is inside, in order.
         """
-        return tuple(
-            dict.fromkeys(
-                self._titles[at]
-                for at, section in enumerate(self._sections)
-                for text in [stripped(self.body, TextSpan(section.text_start, section.end))]
-                if text.start < text.end and any(start < text.end and text.start < end for start, end in spans)
-            )
-        )
+        return _kept(self._known_titles, tuple(spans), self._find_titles)
 
     def titles_left(self, given: Sequence[TextSpan]) -> tuple[str, ...]:
         """Name the sections of which something was not given.
@@ -106,10 +113,7 @@ class DocumentText:
         :param given: What was given.
         :returns: Titles of the sections that have text of their own left, in order.
         """
-        left = (
-            self._titles[at] for at, section in enumerate(self._sections) if spans_left(self.body, [section], given)
-        )
-        return tuple(dict.fromkeys(left))
+        return _kept(self._known_left, tuple(given), self._find_titles_left)
 
     def sections_named(self, title: str) -> list[int]:
         """Find the sections with a title.
@@ -172,18 +176,51 @@ class DocumentText:
         """
         return excerpt_of_rest(self.body, terms, given, limit=limit)
 
+    def _find_lines(self, spans: tuple[TextSpan, ...]) -> tuple[int, ...]:
+        inside = {
+            line: known
+            for span in spans
+            for line, known in self._lines_between(*span)
+            if known is not None and span.start <= line.start and line.end <= span.end
+        }
+        return tuple(inside[line] for line in sorted(inside))
+
+    def _find_titles(self, spans: tuple[TextSpan, ...]) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(
+                title
+                for title, text in zip(self._titles, self._own_texts, strict=True)
+                if text.start < text.end and any(start < text.end and text.start < end for start, end in spans)
+            )
+        )
+
+    def _find_titles_left(self, given: tuple[TextSpan, ...]) -> tuple[str, ...]:
+        if self.is_whole(given):
+            return ()  # without reading the document into sections
+        left = (
+            title
+            for title, text in zip(self._titles, self._own_texts, strict=True)
+            if any(self.body[start:end].strip() for start, end in subtract(text, given))
+        )
+        return tuple(dict.fromkeys(left))
+
+    def _lines_between(self, start: int, end: int) -> Iterator[tuple[TextSpan, int | None]]:
+        """Give the lines that a range touches with what identifies them; None for one too short to tell from others."""
+        behind = self.body.rfind("\n", 0, start) + 1
+        line_end = self.body.find("\n", end) + 1 or len(self.body)
+        for text in self.body[behind:line_end].splitlines(keepends=True):
+            behind += len(text)
+            said = text.lstrip()
+            first = behind - len(said)
+            said = said.rstrip()
+            is_telling = len(said) >= _TELLING_LINE
+            known = zlib.crc32(said.encode("utf-8", "surrogatepass")) if is_telling else None
+            yield TextSpan(first, first + len(said)), known
+
     @cached_property
-    def _lines(self) -> list[tuple[TextSpan, int | None]]:
-        """The lines with what identifies them; None for one that is too short to be told from others."""
-        lines: list[tuple[TextSpan, int | None]] = []
-        start = 0
-        for text in self.body.splitlines(keepends=True):
-            line = stripped(self.body, TextSpan(start, start + len(text)))
-            start += len(text)
-            is_telling = line.end - line.start >= _TELLING_LINE
-            said = self.body[line.start : line.end].encode("utf-8", "surrogatepass")
-            lines.append((line, zlib.crc32(said) if is_telling else None))
-        return lines
+    def _own_texts(self) -> list[TextSpan]:
+        """The sections' texts, without their headings and what lies below them."""
+        return [stripped(self.body, TextSpan(section.text_start, section.end)) for section in self._sections]
 
     @cached_property
     def _sections(self) -> list[Section]:
@@ -201,14 +238,26 @@ class DocumentText:
     @cached_property
     def _titles(self) -> list[str]:
         headings = [section.heading or self._title for section in self._sections]
-        times = Counter(normal_form(heading) for heading in headings)
+        normal = [normal_form(heading) for heading in headings]
+        times = Counter(normal)
         return [
-            heading if times[normal_form(heading)] == 1 or not path else self._without_title(path)
-            for heading, path in zip(headings, self._paths, strict=True)
+            heading if times[key] == 1 or not path else self._without_title(path)
+            for heading, key, path in zip(headings, normal, self._paths, strict=True)
         ]
 
     def _without_title(self, path: str) -> str:
         return path.removeprefix(self._title + SECTION_SEPARATOR)
+
+
+def _kept(known: dict[_Ranges, _Answer], ranges: _Ranges, find: Callable[[_Ranges], _Answer]) -> _Answer:
+    """Look an answer up, since sessions are given the same few ranges of a document; of a few the last are kept."""
+    answer = known.get(ranges)
+    if answer is None:
+        answer = find(ranges)
+        if len(known) >= _KEPT_ANSWERS:
+            known.clear()
+        known[ranges] = answer
+    return answer
 
 
 def _key(title: str) -> str:

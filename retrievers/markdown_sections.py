@@ -1,15 +1,16 @@
 """The sections of a Markdown document, by its headings.
 
-Headings are found by markdown-it (CommonMark), so a ``#`` comment in a code fence is no heading and an
+Headings are found by pulldown-cmark (CommonMark), so a ``#`` comment in a code fence is no heading and an
 underlined title is one. Only headings at the top level of the document open a section; one in a list or a
 quotation doesn't.
 """
 
-import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from markdown_it import MarkdownIt
+import pyromark
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,14 @@ def split_sections(body: str) -> list[Section]:
     :returns: The sections; a lead only if there's text before the first heading; for a body without headings
         the lead alone; none for a body of white space.
     """
-    parser = MarkdownIt("commonmark").disable("inline")
-    line_starts = _line_starts(body)
-    headings: list[tuple[int, int, int, str]] = []
-    tokens = parser.parse(body)
-    for token, content in itertools.pairwise(tokens):
-        if token.type == "heading_open" and token.level == 0 and token.map is not None:
-            first, behind = token.map
-            headings.append((line_starts[first], line_starts[behind], int(token.tag[1:]), _plain(content.content)))
     sections: list[Section] = []
-    lead_end = headings[0][0] if headings else len(body)
+    headings = list(_headings(body))
+    lead_end = headings[0].start if headings else len(body)
     if body[:lead_end].strip():
         sections.append(Section(heading=None, level=0, path=(), start=0, text_start=0, end=lead_end))
     above: list[tuple[int, str]] = []
     for position, (start, text_start, level, heading) in enumerate(headings):
-        end = headings[position + 1][0] if position + 1 < len(headings) else len(body)
+        end = headings[position + 1].start if position + 1 < len(headings) else len(body)
         above = [*(entry for entry in above if entry[0] < level), (level, heading)]
         path = tuple(text for _, text in above)
         sections.append(Section(heading, level, path, start, min(text_start, end), end))
@@ -86,25 +80,78 @@ def plain_heading(text: str) -> str:
     :param text: A heading with or without the signs of its level and markup.
     :returns: Its text.
     """
-    return _plain(_HEADING_SIGNS.sub("", text.strip()))
+    heading = _HEADING_SIGNS.sub("", text.strip())
+    if not _MARKUP.search(heading):
+        return " ".join(heading.split())
+    events = iter(pyromark.events("# " + _encoded(" ".join(heading.split())).decode()))
+    next(events)
+    return _text_of(events) or heading
 
 
-def _line_starts(body: str) -> list[int]:
-    starts = [0]
-    position = body.find("\n")
-    while position != -1:
-        starts.append(position + 1)
-        position = body.find("\n", position + 1)
-    starts.append(len(body))
-    return starts
+_MARKUP = re.compile(r"[\\`*\[\]<>&!]|(?<!\w)_|_(?!\w)")
+"""What may be markup; an underscore inside a word isn't."""
+_UNDERLINE = re.compile(r"\n\s*[=-]+$")
+_HEADING_SIGNS = re.compile(r"^#{1,6}(?:\s+|$)|\s+#+$")
 
 
-def _plain(heading: str) -> str:
-    inline = MarkdownIt("commonmark").parseInline(heading)
-    children = inline[0].children or []
-    text = "".join(child.content if child.content else " " for child in children if child.type in _TEXT_TOKENS)
-    return " ".join(text.split()) or heading.strip()
+class _Heading(NamedTuple):
+    """Offsets of its first line and of the line behind it, its level and its text."""
+
+    start: int
+    text_start: int
+    level: int
+    text: str
 
 
-_HEADING_SIGNS = re.compile(r"^#{1,6}\s+|\s+#+$")
-_TEXT_TOKENS = frozenset({"text", "code_inline", "softbreak", "hardbreak"})
+def _headings(body: str) -> Iterator[_Heading]:
+    """Find the headings at the top level, in order."""
+    raw = _encoded(body)
+    counted_bytes = counted = 0
+    depth = 0
+    events = iter(pyromark.events_with_range(raw.decode()))
+    for event, place in events:
+        if not isinstance(event, dict):
+            continue
+        if "End" in event:
+            depth -= 1
+        if "Start" not in event:
+            continue
+        opened = event["Start"]
+        if depth == 0 and isinstance(opened, dict) and "Heading" in opened:
+            # The parser counts bytes.
+            counted += len(raw[counted_bytes : place["start"]].decode())
+            counted_bytes = place["start"]
+            behind = counted + len(raw[place["start"] : place["end"]].decode())
+            start = body.rfind("\n", 0, counted) + 1
+            text_start = behind if body[behind - 1] == "\n" else (body.find("\n", behind) + 1 or len(body))
+            text = _text_of(event for event, _ in events)
+            text = text or _HEADING_SIGNS.sub("", _UNDERLINE.sub("", body[start:behind].strip()))
+            yield _Heading(start, text_start, int(opened["Heading"]["level"][1:]), text)
+        else:
+            depth += 1
+
+
+def _text_of(events: Iterator[Any]) -> str:
+    """Read the text of a heading up to its end, without markup, images and HTML."""
+    parts: list[str] = []
+    images = 0
+    for event in events:
+        if isinstance(event, str):
+            parts.append(" ")  # the end of a line
+        elif "End" in event and "Heading" in str(event["End"]):
+            break
+        elif "Start" in event and "Image" in event["Start"]:
+            images += 1
+        elif "End" in event and event["End"] == "Image":
+            images -= 1
+        elif not images:
+            parts.append(str(event.get("Text", event.get("Code", ""))))
+    return " ".join("".join(parts).split())
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate is no UTF-8; the replacement is one character as well, so that offsets stay.
+        return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text).encode()

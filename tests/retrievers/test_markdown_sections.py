@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge_lookup.retrievers.markdown_sections import split_sections, subtree_end
+from knowledge_lookup.retrievers.markdown_sections import plain_heading, split_sections, subtree_end
 
 BODY = """Lead text.
 
@@ -86,3 +86,19 @@ def test_sections_are_in_order_and_cover_the_body(lines: list[str]) -> None:
     assert all(section.start <= section.text_start <= section.end for section in sections)
     covered = body[sections[0].start : sections[-1].end] if sections else ""
     assert covered.strip() == body.strip()
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("ERR_TIMEOUT  和 a_b_c", "ERR_TIMEOUT 和 a_b_c"),
+        ("_强调_ 与 `max_idle`", "强调 与 max_idle"),
+        ("**Time-outs** of [HikariCP](x.md)", "Time-outs of HikariCP"),
+        ("AT&amp;T \\* 1 * 2", "AT&T * 1 * 2"),
+        ("a <b>c</b> !d", "a c !d"),
+        ("snake_ case_", "snake_ case_"),
+    ],
+)
+def test_a_heading_is_plain_as_commonmark_reads_it(written: str, text: str) -> None:
+    assert plain_heading(written) == text
+    assert split_sections(f"# {written}\n\ntext\n")[0].heading == text

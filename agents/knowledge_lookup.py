@@ -31,7 +31,6 @@ from knowledge_lookup.retrievers.document_reader import DocumentReader
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval, KnowledgeRetriever
-from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 
 logger = logging.getLogger(__name__)
@@ -134,9 +133,7 @@ class KnowledgeLookup:
         """
         call = self._begin(query, session_id, section_title)
         try:
-            bundle = self._scope(call)
-            retrieval = None if bundle is None else self._retriever.retrieve_with_evidence(bundle)
-            return self._conclude(call, retrieval)
+            return self._conclude(call, self._retrieved(call))
         except Exception as error:
             self._journal.failed(call, error)
             raise
@@ -154,9 +151,9 @@ class KnowledgeLookup:
         """
         call = self._begin(query, session_id, section_title)
         try:
-            # The memory may be a database: what touches it runs in a thread.
-            bundle = await asyncio.to_thread(self._scope, call)
-            retrieval = None if bundle is None else await self._retriever.aretrieve_with_evidence(bundle)
+            # Memory, files, model and Milvus all make a thread wait. What is cancelled while they are searched isn't
+            # remembered as given, so the conclusion is a hop of its own.
+            retrieval = await asyncio.to_thread(self._retrieved, call)
             return await asyncio.to_thread(self._conclude, call, retrieval)
         except Exception as error:
             self._journal.failed(call, error)
@@ -201,7 +198,7 @@ class KnowledgeLookup:
 
     def _scope(self, call: LookupCall) -> ScopedQueryBundle | None:
         """Tell where to search; None where no retrieval is needed."""
-        if not normal_form(call.query):
+        if not call.normal_query:
             return None
         situation = self._situation(call)
         if self._without_retrieval(situation) is not None:
@@ -210,6 +207,10 @@ class KnowledgeLookup:
             return ScopedQueryBundle(call.query) if self._needs_retrieval(situation) else None
         held = self._texts.held(situation.memory)
         return ScopedQueryBundle(call.query, exclude_documents=held.documents, exclude_passages_of=held.passages)
+
+    def _retrieved(self, call: LookupCall) -> KnowledgeRetrieval | None:
+        bundle = self._scope(call)
+        return None if bundle is None else self._retriever.retrieve_with_evidence(bundle)
 
     def _without_retrieval(self, situation: Situation) -> LookupDecision | None:
         refusal = self._decider.over_limit(situation)
@@ -220,7 +221,7 @@ class KnowledgeLookup:
     def _conclude(self, call: LookupCall, retrieval: KnowledgeRetrieval | None) -> LookupResult:
         if retrieval is not None:
             self._journal.retrieved(call, retrieval)
-        if not normal_form(call.query):
+        if not call.normal_query:
             result = LookupResult(found=False, message=self._messages.empty_query)
             self._journal.done(call, None, result, None)
             return result

@@ -17,10 +17,11 @@ from knowledge_lookup.agents.lookup_decision import (
     LookupDecision,
     Situation,
     listed,
+    matched_key,
 )
 from knowledge_lookup.agents.messages import Messages
 from knowledge_lookup.agents.result_assembly import LEAST_PASSAGE, Delivery, ResultAssembly, path_of
-from knowledge_lookup.agents.session_memory import BEST_FIRST, RememberedLookup, SessionMemory, packed, question_key
+from knowledge_lookup.agents.session_memory import BEST_FIRST, RememberedLookup, SessionMemory, packed
 from knowledge_lookup.agents.session_rules import SessionRules
 from knowledge_lookup.postprocessors import (
     EvidencePostprocessor,
@@ -127,7 +128,7 @@ class LookupDecider:
         :returns: The decision.
         """
         memory = situation.memory
-        matched = question_key(*sorted(match.entry.file_path for match in retrieval.matches.matches))
+        matched = matched_key(retrieval.matches)
         held = self._texts.held(memory)
         kept, lost = self._not_held(retrieval.nodes, memory, held)
         withheld = tuple(dict.fromkeys([*retrieval.withheld, *lost]))

@@ -1,7 +1,7 @@
 """What a look-up comes to: the result for the model, and what the session's memory keeps of it."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,8 @@ from knowledge_lookup.agents.result_assembly import Delivery
 from knowledge_lookup.agents.session_memory import DeliveredText, RememberedLookup, SessionMemory, question_key
 from knowledge_lookup.postprocessors import RelevanceLevel, completeness_hint
 from knowledge_lookup.postprocessors.completeness_hints import Locale
+from knowledge_lookup.retrievers.document_text import DocumentText
+from knowledge_lookup.retrievers.keyword_match import KeywordMatches
 from knowledge_lookup.retrievers.normal_form import normal_form
 
 DOC_ALREADY_RETRIEVED = "DOC_ALREADY_RETRIEVED"
@@ -26,6 +28,8 @@ _LISTED_DOCUMENTS = 100
 _LISTED_SECTIONS = 200
 """So many characters are spent on a message, on naming documents in it, and on naming the sections that are left."""
 _LONGEST_NAME = 80
+MATCHES_CONSIDERED = 100
+"""Of a keyword that more documents share, the first so many by rank are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class DecisionMaker:
         :returns: Its key; the same for every query with the same normal form to the same tool.
         """
         section = "" if call.section_title is None else normal_form(call.section_title)
-        return question_key(self._tool_name, normal_form(call.query), section)
+        return question_key(self._tool_name, call.normal_query, section)
 
     def delivered(
         self,
@@ -115,6 +119,7 @@ class DecisionMaker:
         :param named: Other matching documents.
         :returns: The decision.
         """
+        documents = {path: self._texts.of(path) for path in delivery.documents}
         domains = dict.fromkeys([*situation.memory.domains, *(text.domain for text in delivery.texts)])
         has_session = situation.call.session_id is not None
         result = LookupResult(
@@ -125,7 +130,7 @@ class DecisionMaker:
             relevance_level=level,
             completeness_hint=completeness_hint(level, self._locale),
             retrieved_domains_this_session=tuple(domains) if has_session else (),
-            available_sections=self._sections_left(situation, delivery) or None,
+            available_sections=self._sections_left(situation, delivery, documents) or None,
             alternatives=tuple(named) if named else None,
             passages=delivery.passages,
         )
@@ -134,7 +139,7 @@ class DecisionMaker:
             question=self.question(situation.call),
             corpus=situation.corpus,
             outcome="delivered",
-            delivered=tuple(self._claimed(text, situation.memory) for text in delivery.texts),
+            delivered=tuple(_claimed(text, situation.memory, documents[text.file_path]) for text in delivery.texts),
             withheld=basis.withheld,
             characters=delivery.characters,
             level=level,
@@ -213,17 +218,12 @@ class DecisionMaker:
         )
         return LookupDecision(result, reason, remembered)
 
-    def _claimed(self, text: DeliveredText, memory: SessionMemory) -> DeliveredText:
-        """Add what a text is remembered by: its lines, and the part of the document that is claimed with it."""
-        document = self._texts.of(text.file_path)
-        lines = () if document is None else document.lines_of(text.spans)
-        is_document = text.way == "exact" and not memory.is_matched_exactly(text.file_path)
-        part = "" if is_document else f"{', '.join(text.sections)} #{memory.next_number}"
-        return text.model_copy(update={"lines": lines, "part": part})
-
-    def _sections_left(self, situation: Situation, delivery: Delivery) -> tuple[str, ...]:
+    @staticmethod
+    def _sections_left(
+        situation: Situation, delivery: Delivery, documents: Mapping[str, DocumentText | None]
+    ) -> tuple[str, ...]:
         first = delivery.texts[0]
-        document = self._texts.of(first.file_path)
+        document = documents[first.file_path]
         if document is None:
             return ()
         given = situation.memory.given(first.file_path, document)
@@ -251,6 +251,25 @@ class DecisionMaker:
                 break
             text += more
         return text
+
+
+def _claimed(text: DeliveredText, memory: SessionMemory, document: DocumentText | None) -> DeliveredText:
+    """Add what a text is remembered by: its lines, and the part of the document that is claimed with it."""
+    lines = () if document is None else document.lines_of(text.spans)
+    is_document = text.way == "exact" and not memory.is_matched_exactly(text.file_path)
+    part = "" if is_document else f"{', '.join(text.sections)} #{memory.next_number}"
+    return text.model_copy(update={"lines": lines, "part": part})
+
+
+def matched_key(matches: KeywordMatches) -> str:
+    """Identify the outcome of a keyword match.
+
+    :param matches: The matches; of very many the first hundred and their number count.
+    :returns: 32 hexadecimal digits.
+    """
+    first = sorted(match.entry.file_path for match in matches.matches[:MATCHES_CONSIDERED])
+    rest = [] if len(first) == matches.match_count else [str(matches.match_count)]
+    return question_key(*first, *rest)
 
 
 def listed(names: Sequence[str], most_characters: int) -> str:

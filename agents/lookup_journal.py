@@ -5,6 +5,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from knowledge_lookup.agents.lookup_result import LookupResult
@@ -13,18 +14,19 @@ from knowledge_lookup.agents.tool_invocation import InvocationRecorder, ToolInvo
 from knowledge_lookup.postprocessors import normalize_l2
 from knowledge_lookup.retrievers.keyword_match import KeywordMatches
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval
+from knowledge_lookup.retrievers.normal_form import normal_form
 
 _LOGGED_QUERY_CHARACTERS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LookupCall:
     """One call of a look-up.
 
     :param query: The query as it came in.
     :param session_id: The session; None for none.
     :param section_title: The section that is asked for; None for none.
-    :param request_id: Eight hex digits, in each log line and in the record.
+    :param id: A UUID, that of the record.
     :param created_at: When the call began.
     :param started: The same moment on the clock that measures.
     """
@@ -32,9 +34,19 @@ class LookupCall:
     query: str
     session_id: str | None
     section_title: str | None = None
-    request_id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def request_id(self) -> str:
+        """Eight hex digits, in each log line and in the record."""
+        return self.id[:8]
+
+    @cached_property
+    def normal_query(self) -> str:
+        """The query in normal form."""
+        return normal_form(self.query)
 
     def elapsed_ms(self) -> float:
         """Return the milliseconds since the call began."""
@@ -158,6 +170,7 @@ class LookupJournal:
             return
         self._recorder.record(
             ToolInvocation(
+                id=call.id,
                 request_id=call.request_id,
                 session_id=call.session_id,
                 tool_name=self._tool_name,

@@ -142,7 +142,7 @@ class ResultAssembly:
             file_path=file_path,
             version="" if document is None else document.version,
             way="exact",
-            sections=() if document is None else document.titles_of(spans),
+            sections=() if document is None or document.is_whole(spans) else document.titles_of(spans),
             spans=spans,
         )
 

@@ -8,17 +8,19 @@ from knowledge_lookup.agents.document_texts import DocumentTexts
 from knowledge_lookup.agents.lookup_decider import LookupDecider
 from knowledge_lookup.agents.lookup_decision import (
     DOC_ALREADY_RETRIEVED,
+    MATCHES_CONSIDERED,
     Basis,
     DecisionMaker,
     LookupDecision,
     Situation,
     listed,
+    matched_key,
 )
 from knowledge_lookup.agents.lookup_journal import LookupCall
 from knowledge_lookup.agents.lookup_result import PrimaryResult
 from knowledge_lookup.agents.messages import Messages
 from knowledge_lookup.agents.result_assembly import Delivery, SourceOf
-from knowledge_lookup.agents.session_memory import DeliveredText, SessionMemory, question_key
+from knowledge_lookup.agents.session_memory import DeliveredText, SessionMemory
 from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.document_text import DocumentText
@@ -97,7 +99,7 @@ class SectionDecider:
         """
         call, memory = situation.call, situation.memory
         title = call.section_title or ""
-        matched = [match.entry.file_path for match in matches.matches]
+        matched = [match.entry.file_path for match in matches.matches[:MATCHES_CONSIDERED]]
         found = [] if retrieval is None else list(dict.fromkeys(map(keys.document_of, retrieval.nodes)))
         level = RelevanceLevel.PRECISE if matches.decisive else RelevanceLevel.HIGHLY_RELEVANT
         file_path = self._with_section(title, matched or [*self._had(call, memory), *found], memory)
@@ -105,7 +107,7 @@ class SectionDecider:
             # Nobody knows whether the query is about this document.
             level, file_path = RelevanceLevel.REFERENCE, self._named(title, memory.latest_documents())
         file_path = file_path or next(iter(matched or found), None)
-        basis = Basis(question_key(*sorted(matched)))
+        basis = Basis(matched_key(matches))
         document = None if file_path is None else self._texts.of(file_path)
         if file_path is None or document is None:
             return self._maker.nothing_found(situation, basis)
@@ -157,7 +159,8 @@ class SectionDecider:
 
     def _already_given(self, situation: Situation, wanted: "_Wanted", title: str, basis: Basis) -> LookupDecision:
         memory, file_path = situation.memory, wanted.file_path
-        numbers = [number for number, sections in memory.sections_given(file_path).items() if title in sections]
+        given = memory.sections_given(file_path).items()
+        numbers = [number for number, sections in given if title in sections or not sections]
         message = self._messages.already_retrieved.format(documents=listed([file_path], 0))
         if numbers:
             message = self._messages.section_given.format(

@@ -27,7 +27,7 @@ class DeliveredText(BaseModel):
     :param file_path: The document.
     :param version: Identifies the text that the offsets belong to.
     :param way: How it came to be delivered.
-    :param sections: Titles of the sections that it belongs to.
+    :param sections: Titles of the sections that it belongs to; none for an exact match that is the whole document.
     :param spans: Its ranges in the document's body; empty where the document's present text doesn't have it.
     :param lines: Identifies its lines, for other versions of the document.
     :param part: What of the document is claimed with it; empty for the document itself.

@@ -14,6 +14,7 @@ from knowledge_lookup.pipeline.ingestion.front_matter_block import (
     Block,
     cut_where_the_end_is_missing,
     find_block,
+    is_one_run,
 )
 from knowledge_lookup.pipeline.ingestion.front_matter_mending import (
     read_entries,
@@ -117,6 +118,24 @@ def parse_front_matter(raw: bytes, *, file_path: str) -> ParsedDocument:
     block = find_block(text, log=log)
     front_matter, body = (FrontMatter(), text) if block is None else _read_block(block, log)
     return ParsedDocument(front_matter, body, log.all())
+
+
+def read_body(raw: bytes, *, file_path: str) -> str:
+    """Read the body of a document file alone, without reading its front matter where that can be told apart.
+
+    :param raw: The bytes of the file.
+    :param file_path: Its path relative to the base path, for errors.
+    :returns: What :func:`parse_front_matter` gives as body.
+    :raises UnreadableDocumentError: See :func:`parse_front_matter`.
+    """
+    log = WarningLog(file_path)
+    text = decode_source(raw, log=log)
+    block = find_block(text, log=log)
+    if block is None:
+        return text
+    lines = replace_forbidden_characters(block.lines, first_line=block.first_line, log=log)
+    # Only of a block with something else inside it depends on its YAML where it ends.
+    return block.body if is_one_run(lines) else _read_block(block, log)[1]
 
 
 def _read_block(block: Block, log: WarningLog) -> tuple[FrontMatter, str]:

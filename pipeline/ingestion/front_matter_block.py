@@ -107,6 +107,15 @@ def cut_where_the_end_is_missing(block: Block, *, log: WarningLog) -> Block:
     return block if shorter is None else shorter
 
 
+def is_one_run(lines: list[str]) -> bool:
+    """Tell whether lines are front matter throughout, so that :func:`cut_where_the_end_is_missing` leaves them alone.
+
+    :param lines: The lines of a block.
+    :returns: False if there is a blank line, or one that doesn't look like front matter.
+    """
+    return _end_of_run(lines) == len(lines)
+
+
 def match_key(line: str) -> KeyLine | None:
     """Read a line as ``key: value``.
 

@@ -4,31 +4,23 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from knowledge_lookup.pipeline.errors import KnowledgeBaseError
-from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentError, parse_front_matter
+from knowledge_lookup.pipeline.ingestion.folder_scan import (
+    TEMPORARY_SUFFIX,
+    FoundFile,
+    Leftover,
+    SkippedFile,
+    scan_folder,
+)
+from knowledge_lookup.pipeline.ingestion.front_matter import UnreadableDocumentError, read_body
 from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError
 
-DOCUMENT_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
 DEFAULT_MAX_FILE_BYTES = 2_000_000
 _CACHED_BODIES = 256
-_TEMPORARY_SUFFIX = ".uploading"
 _TEMPORARY_KEPT_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFile:
-    """A file that isn't indexed, and why.
-
-    :param file_path: Path relative to the base path.
-    :param reason: One line for people.
-    """
-
-    file_path: str
-    reason: str
 
 
 class KnowledgeFiles:
@@ -58,23 +50,26 @@ class KnowledgeFiles:
             can't be one.
         :raises KnowledgeBaseError: If the base path isn't a folder or can't be read.
         """
-        root = self.base_path
-        if not root.is_dir():
+        for found in self.scan_states():
+            if isinstance(found, SkippedFile):
+                yield found
+            elif isinstance(found, FoundFile):
+                yield found.file_path
+
+    def scan_states(self) -> Iterator[FoundFile | SkippedFile | Leftover]:
+        """List the documents with their states, and what uploads may have left behind.
+
+        :returns: What there is, in order of the paths.
+        :raises KnowledgeBaseError: If the base path isn't a folder or can't be read.
+        """
+        if not self.base_path.is_dir():
             raise KnowledgeBaseError(
-                f"there is no knowledge base folder at '{root}': set knowledge.base-path, or run "
+                f"there is no knowledge base folder at '{self.base_path}': set knowledge.base-path, or run "
                 "`knowledge-lookup init` to create one with the bundled documents"
             )
-        real_root = root.resolve()
-        found: list[tuple[str, Path]] = []
-        for folder, subfolders, names in os.walk(root, onerror=_raise_unreadable):
-            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
-            for name in names:
-                path = Path(folder) / name
-                if not name.startswith(".") and path.suffix.lower() in DOCUMENT_SUFFIXES:
-                    found.append((path.relative_to(root).as_posix(), path))
-        for file_path, path in sorted(found):
-            reason = _why_not(path, real_root) or self.too_large(path.stat().st_size)
-            yield file_path if reason is None else SkippedFile(_printable(file_path), reason)
+        for found in scan_folder(self.base_path):
+            reason = self.too_large(found.state.size) if isinstance(found, FoundFile) else None
+            yield found if reason is None else SkippedFile(found.file_path, reason)
 
     def too_large(self, size: int) -> str | None:
         """Say why a file of some size can't be a document.
@@ -97,7 +92,7 @@ class KnowledgeFiles:
         :raises KnowledgeBaseError: If it can't be written; an older version is then still there.
         """
         target = self.base_path / file_path
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_TEMPORARY_SUFFIX}")
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{TEMPORARY_SUFFIX}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("xb") as file:
@@ -111,17 +106,16 @@ class KnowledgeFiles:
                 f"'{target}' can't be written ({error.strerror}): check the folder's permissions and free space"
             ) from error
 
-    def remove_leftovers(self) -> list[str]:
-        """Delete what uploads that were killed while writing left behind.
+    def remove_leftover(self, leftover: Leftover) -> bool:
+        """Delete what an upload that was killed while writing left behind; one of less than an hour may be alive.
 
-        :returns: Paths relative to the base path of what was deleted.
+        :param leftover: What :meth:`scan_states` found.
+        :returns: Whether it was old enough to be deleted.
         """
-        removed = []
-        for path in self.base_path.rglob(f".*{_TEMPORARY_SUFFIX}"):
-            if time.time() - path.stat().st_mtime > _TEMPORARY_KEPT_SECONDS:
-                path.unlink(missing_ok=True)
-                removed.append(path.relative_to(self.base_path).as_posix())
-        return sorted(removed)
+        if time.time() - leftover.modified_ns / 1e9 <= _TEMPORARY_KEPT_SECONDS:
+            return False
+        (self.base_path / leftover.file_path).unlink(missing_ok=True)
+        return True
 
     def has(self, file_path: str) -> bool:
         """Tell whether a document's file is there.
@@ -139,7 +133,9 @@ class KnowledgeFiles:
         :raises DocumentNotFoundError: If it is gone or can't be read.
         """
         try:
-            return (self.base_path / file_path).read_bytes()
+            # Without pathlib and a buffer, as in `read_body`.
+            with open(f"{self.base_path}/{file_path}", "rb", buffering=0) as file:
+                return file.read()
         except OSError as error:
             raise DocumentNotFoundError(
                 f"document '{file_path}' can't be read from '{self.base_path}' ({error.strerror}): "
@@ -154,7 +150,8 @@ class KnowledgeFiles:
         :raises DocumentNotFoundError: If the document is gone or can't be read.
         """
         try:
-            status = (self.base_path / file_path).stat()
+            # A plain string: each exact hit passes here, and pathlib takes longer than the look at the file.
+            status = os.stat(f"{self.base_path}/{file_path}")
         except OSError as error:
             raise DocumentNotFoundError(
                 f"document '{file_path}' is no longer in '{self.base_path}' ({error.strerror}): "
@@ -164,30 +161,6 @@ class KnowledgeFiles:
 
     def _parse(self, file_path: str, _modified_ns: int, _size: int) -> str:
         try:
-            return parse_front_matter(self.read(file_path), file_path=file_path).body
+            return read_body(self.read(file_path), file_path=file_path)
         except UnreadableDocumentError as error:
             raise DocumentNotFoundError(str(error)) from error
-
-
-def _why_not(path: Path, real_root: Path) -> str | None:
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
-        return "its name isn't valid UTF-8: rename it"
-    try:
-        target = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        return "it is a symbolic link to nothing"
-    if not target.is_relative_to(real_root):
-        return "it is a symbolic link out of the knowledge base: copy the file instead"
-    if not target.is_file():
-        return "it isn't a regular file"
-    return None
-
-
-def _printable(file_path: str) -> str:
-    return file_path.encode("utf-8", "replace").decode("utf-8")
-
-
-def _raise_unreadable(error: OSError) -> None:
-    raise KnowledgeBaseError(f"folder '{error.filename}' can't be read ({error.strerror}): check its permissions")

@@ -14,6 +14,7 @@ from knowledge_lookup.pipeline.ingestion.front_matter import (
     ParsedDocument,
     UnreadableDocumentError,
     parse_front_matter,
+    read_body,
 )
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
@@ -778,6 +779,7 @@ def test_any_bytes_give_a_document_or_are_unreadable(raw: bytes) -> None:
     document.body.encode()
     assert "\r" not in document.body
     assert not any("\n" in warning for warning in warnings(document))
+    assert read_body(raw, file_path="a.md") == document.body
 
 
 _texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp", "Cs")), max_size=30)

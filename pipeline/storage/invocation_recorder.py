@@ -13,7 +13,9 @@ from knowledge_lookup.pipeline.storage.invocation_repository import InvocationRe
 
 _LOGGER = logging.getLogger(__name__)
 
-_BATCH_SIZE = 200
+_BATCH_SIZE = 500
+_GATHERING_SECONDS = 0.25
+"""So long the writer waits for more before it writes: a transaction for each record would take a look-up's time."""
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 30.0
 # While somebody waits for the records to be written, a long pause would use up his time.
@@ -23,7 +25,8 @@ _LONGEST_RETRY_SECONDS_WHILE_AWAITED = 0.5
 class BackgroundInvocationRecorder:
     """An ``InvocationRecorder`` with a queue in memory and one thread that writes it in batches.
 
-    The thread starts with the first record. A database that fails is tried again, ever more slowly, until it
+    The thread starts with the first record. A record is written within half a second, together with those that come
+    meanwhile. A database that fails is tried again, ever more slowly, until it
     works; the callers notice nothing. May be used from many threads, and in a forked child, which starts with an
     empty queue (what was queued before the fork is written by the parent).
 
@@ -61,7 +64,9 @@ class BackgroundInvocationRecorder:
                 self._pending.append(invocation)
                 self._accepted += 1
                 self._ensure_thread()
-                self._changed.notify_all()
+                # Waking the writer for nothing would take time from the look-ups.
+                if len(self._pending) in (1, _BATCH_SIZE):
+                    self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything recorded before this call is written.
@@ -148,7 +153,11 @@ class BackgroundInvocationRecorder:
         """Wait for invocations and return the first ones, which stay queued; empty when it is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closed)
+            self._changed.wait_for(self._should_write, _GATHERING_SECONDS)
             return list(islice(self._pending, _BATCH_SIZE))
+
+    def _should_write(self) -> bool:
+        return len(self._pending) >= _BATCH_SIZE or self._closed or self._awaiting > 0
 
     def _write(self, batch: Sequence[ToolInvocation]) -> bool:
         """Write the first invocations of the queue; False when that must be tried again."""

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from knowledge_lookup.agents.tool_invocation import ToolInvocation
 from knowledge_lookup.pipeline.storage.database import Database
 from knowledge_lookup.pipeline.storage.errors import UnstorableValueError
+from knowledge_lookup.pipeline.storage.failures import is_duplicate_key
 from knowledge_lookup.pipeline.storage.storable_text import storable, storable_key
 from knowledge_lookup.pipeline.storage.tables import tool_invocation
 
@@ -38,7 +40,18 @@ class InvocationRepository:
         # By id: the same call given twice is one row.
         rows = {invocation.id: _row(invocation) for invocation in invocations}
         if rows:
-            self._database.write(lambda connection: _insert_missing(connection, rows))
+            self._database.write(lambda connection: _insert(connection, rows))
+
+
+def _insert(connection: Connection, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(tool_invocation), list(rows.values()))
+    except IntegrityError as error:
+        # Some were written before by an attempt of which nobody learned that it succeeded.
+        if not is_duplicate_key(error):
+            raise
+        _insert_missing(connection, rows)
 
 
 def _insert_missing(connection: Connection, rows: Mapping[str, Mapping[str, Any]]) -> None:

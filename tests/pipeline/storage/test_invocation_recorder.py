@@ -92,6 +92,16 @@ def test_flush_waits_for_what_was_recorded_before_it(database: Database) -> None
     recorder.close()
 
 
+def test_what_comes_close_together_is_written_together_and_soon_without_anybody_asking(database: Database) -> None:
+    repository = ScriptedRepository(database, [])
+    recorder = BackgroundInvocationRecorder(repository)
+    for number in range(100):
+        recorder.record(invocation(f"{number:03}"))
+    await_true(lambda: len(queries(database)) == 100)
+    assert repository.calls <= 5
+    recorder.close()
+
+
 def test_invocations_of_many_threads_are_all_written(database: Database) -> None:
     recorder = BackgroundInvocationRecorder(InvocationRepository(database))
 

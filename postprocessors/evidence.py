@@ -62,7 +62,12 @@ class EvidenceWeights:
         :param evidence: The document's features.
         :returns: 0 to 1; higher is better.
         """
-        log_odds = self.intercept + sum(getattr(self, name) * getattr(evidence, name) for name in FEATURES)
+        log_odds = self.intercept + (
+            self.lift * evidence.lift
+            + self.coverage * evidence.coverage
+            + self.unknown * evidence.unknown
+            + self.information * evidence.information
+        )
         return 1.0 / (1.0 + math.exp(-log_odds)) if log_odds > -_MOST_LOG_ODDS else 0.0
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Literal
 
 from llama_index.core.bridge.pydantic import Field
@@ -10,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.postprocessors.evidence import Evidence, EvidenceProfile
-from knowledge_lookup.postprocessors.level_marking import mark_level
+from knowledge_lookup.postprocessors.level_marking import Judged, mark_level
 from knowledge_lookup.postprocessors.normalization import normalize_l2
 from knowledge_lookup.postprocessors.query_evidence import QueryEvidence, backgrounds
 from knowledge_lookup.retrievers import metadata as keys
@@ -59,49 +60,49 @@ class EvidencePostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         exact = [scored for scored in nodes if keys.is_exact(scored)]
-        passages = [scored for scored in nodes if not keys.is_exact(scored)]
-        unjudged = [scored for scored in passages if _kind(scored) != keys.PROBABILITY]
+        passages = [Judged(scored, scored.score) for scored in nodes if not keys.is_exact(scored)]
+        unjudged = [at for at, judged in enumerate(passages) if _kind(judged.scored) != keys.PROBABILITY]
         if unjudged:
             if query_bundle is None:
                 raise ValueError("evidence is judged against a query: give query_bundle or query_str")
-            judged = iter(self._judged(unjudged, query_bundle))
-            passages = [scored if _kind(scored) == keys.PROBABILITY else next(judged) for scored in passages]
+            judgements = self._judged([passages[at].scored for at in unjudged], query_bundle)
+            for at, judged in zip(unjudged, judgements, strict=True):
+                passages[at] = judged
         best = _best_of_documents(passages)
         return mark_level(
-            [self._exact_with_probability(scored, best) for scored in exact],
+            [_judged_by_passages(scored, best) for scored in exact],
             passages,
             highly_relevant_threshold=self.profile.highly_relevant_threshold,
             reference_threshold=self.profile.reference_threshold,
             locale=self.locale,
         )
 
-    def _judged(self, passages: Sequence[NodeWithScore], query_bundle: QueryBundle) -> list[NodeWithScore]:
+    def _judged(self, passages: Sequence[NodeWithScore], query_bundle: QueryBundle) -> list[Judged]:
         query = QueryEvidence(query_bundle.query_str, self.statistics)
         similarities = [self._similarity(scored) for scored in passages]
+        texts = [passage_text(scored.node) for scored in passages]
         by_document: dict[str, dict[int, float]] = {}
         for position, (scored, similarity) in enumerate(zip(passages, similarities, strict=True)):
             if similarity is not None:
                 by_document.setdefault(keys.document_of(scored), {})[position] = similarity
         background = backgrounds(
             {document: list(found.values()) for document, found in by_document.items()},
-            {
-                document: passage_text(passages[max(found, key=lambda at: found[at])].node)
-                for document, found in by_document.items()
-            },
+            {document: texts[max(found, key=lambda at: found[at])] for document, found in by_document.items()},
             unrelated=self.profile.unrelated_similarity,
         )
-        judged = list(passages)
+        judged = [Judged(scored, scored.score) for scored in passages]
         for document, found in by_document.items():
             evidence = {
-                at: query.of(passage_text(passages[at].node), similarity, background=background[document])
-                for at, similarity in found.items()
+                at: query.of(texts[at], similarity, background=background[document]) for at, similarity in found.items()
             }
             probabilities = {at: self.profile.probability(features) for at, features in evidence.items()}
-            best = max(probabilities, key=lambda at: probabilities[at])
-            evidence[best] = _together(list(evidence.values()))
-            probabilities[best] = self.profile.probability(evidence[best])
+            if len(found) > 1:
+                best = max(probabilities, key=lambda at: probabilities[at])
+                evidence[best] = _together(list(evidence.values()))
+                probabilities[best] = self.profile.probability(evidence[best])
             for at, features in evidence.items():
-                judged[at] = self._with_probability(passages[at], probabilities[at], features, found[at])
+                said = partial(self._said, passages[at], features, found[at])
+                judged[at] = Judged(passages[at], probabilities[at], said)
         return judged
 
     def _similarity(self, scored: NodeWithScore) -> float | None:
@@ -109,9 +110,7 @@ class EvidencePostprocessor(BaseNodePostprocessor):
             return scored.score
         return normalize_l2(scored.score, self.max_l2_distance)
 
-    def _with_probability(
-        self, scored: NodeWithScore, probability: float, evidence: Evidence, similarity: float
-    ) -> NodeWithScore:
+    def _said(self, scored: NodeWithScore, evidence: Evidence, similarity: float) -> dict[str, Any]:
         said: dict[str, Any] = {
             keys.SCORE_KIND: keys.PROBABILITY,
             keys.SIMILARITY_SCORE: similarity,
@@ -119,16 +118,7 @@ class EvidencePostprocessor(BaseNodePostprocessor):
         }
         if _kind(scored, self.unmarked_scores) != keys.SIMILARITY:
             said[keys.DISTANCE] = scored.score
-        return keys.annotate(scored, score=probability, annotations=said)
-
-    def _exact_with_probability(self, scored: NodeWithScore, best: dict[str, float]) -> NodeWithScore:
-        if scored.score is None or _kind(scored, keys.SIMILARITY) != keys.L2_DISTANCE:
-            return scored
-        return keys.annotate(
-            scored,
-            score=best.get(keys.document_of(scored), 0.0),
-            annotations={keys.SCORE_KIND: keys.PROBABILITY, keys.DISTANCE: scored.score},
-        )
+        return said
 
 
 def evidence_of(scored: NodeWithScore) -> Evidence | None:
@@ -141,6 +131,16 @@ def evidence_of(scored: NodeWithScore) -> Evidence | None:
     return None if found is None else Evidence(**found)
 
 
+def _judged_by_passages(exact: NodeWithScore, best: dict[str, float]) -> Judged:
+    if exact.score is None or _kind(exact, keys.SIMILARITY) != keys.L2_DISTANCE:
+        return Judged(exact, exact.score)
+    return Judged(
+        exact,
+        best.get(keys.document_of(exact), 0.0),
+        lambda: {keys.SCORE_KIND: keys.PROBABILITY, keys.DISTANCE: exact.score},
+    )
+
+
 def _kind(scored: NodeWithScore, unmarked: str = "") -> str:
     return str(scored.node.metadata.get(keys.SCORE_KIND, unmarked))
 
@@ -151,10 +151,10 @@ def _together(evidence: Sequence[Evidence]) -> Evidence:
     return replace(nearest, coverage=max(found.coverage for found in evidence))
 
 
-def _best_of_documents(passages: Sequence[NodeWithScore]) -> dict[str, float]:
+def _best_of_documents(passages: Sequence[Judged]) -> dict[str, float]:
     best: dict[str, float] = {}
-    for scored in passages:
-        if scored.score is not None:
-            document = keys.document_of(scored)
-            best[document] = max(best.get(document, 0.0), scored.score)
+    for judged in passages:
+        if judged.score is not None:
+            document = keys.document_of(judged.scored)
+            best[document] = max(best.get(document, 0.0), judged.score)
     return best

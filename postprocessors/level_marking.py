@@ -1,6 +1,8 @@
 """What every judge of a result does once its passages have scores: level, selection, order, marks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from llama_index.core.schema import NodeWithScore
 
@@ -9,9 +11,27 @@ from knowledge_lookup.postprocessors.relevance_level import RelevanceLevel, judg
 from knowledge_lookup.retrievers import metadata as keys
 
 
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A node with the score that it is to get; copied only if it stays.
+
+    :param scored: The node as it came.
+    :param score: From 0 to 1, higher is better; None for a node that can't be judged.
+    :param annotations: Gives the hidden metadata that says where the score comes from.
+    """
+
+    scored: NodeWithScore
+    score: float | None
+    annotations: Callable[[], Mapping[str, Any]] = _nothing
+
+
 def mark_level(
-    exact: Sequence[NodeWithScore],
-    passages: Sequence[NodeWithScore],
+    exact: Sequence[Judged],
+    passages: Sequence[Judged],
     *,
     highly_relevant_threshold: float,
     reference_threshold: float,
@@ -20,26 +40,30 @@ def mark_level(
     """Judge a result, drop what isn't worth returning, and mark every node left with the level and its hint.
 
     :param exact: Nodes of a keyword match, best first; none is dropped.
-    :param passages: Passages with scores from 0 to 1, higher is better.
+    :param passages: The passages, in any order.
     :param highly_relevant_threshold: Least score of a highly relevant passage, inclusive.
     :param reference_threshold: Least score of a passage worth returning, inclusive; a passage that
         ``KnowledgeRetriever`` marked as speaking for a further keyword match stays below it as well.
     :param locale: Language of the hint.
     :returns: Copies: keyword matches in their order, then passages best first; none when there's no level.
     """
+    matched = [judged.scored for judged in exact]
     level = judge(
-        match_count=_match_count(exact),
-        decisive=_is_decisive(exact),
-        best_score=max((scored.score for scored in passages if scored.score is not None), default=None),
+        match_count=_match_count(matched),
+        decisive=_is_decisive(matched),
+        best_score=max((judged.score for judged in passages if judged.score is not None), default=None),
         highly_relevant_threshold=highly_relevant_threshold,
         reference_threshold=reference_threshold,
     )
     if level is None:
         return []
-    relevant = [scored for scored in passages if _is_relevant(scored, reference_threshold)]
-    relevant.sort(key=lambda scored: -(scored.score if scored.score is not None else 0.0))
+    relevant = [judged for judged in passages if _is_relevant(judged, reference_threshold)]
+    relevant.sort(key=lambda judged: -(judged.score if judged.score is not None else 0.0))
     judgement = {keys.RELEVANCE_LEVEL: level.value, keys.COMPLETENESS_HINT: completeness_hint(level, locale)}
-    return [keys.annotate(scored, score=scored.score, annotations=judgement) for scored in [*exact, *relevant]]
+    return [
+        keys.annotate(judged.scored, score=judged.score, annotations={**judged.annotations(), **judgement})
+        for judged in [*exact, *relevant]
+    ]
 
 
 def relevance_level_of(nodes: Sequence[NodeWithScore]) -> RelevanceLevel | None:
@@ -57,10 +81,10 @@ def relevance_level_of(nodes: Sequence[NodeWithScore]) -> RelevanceLevel | None:
     return RelevanceLevel(level)
 
 
-def _is_relevant(scored: NodeWithScore, reference_threshold: float) -> bool:
-    if scored.score is None:
+def _is_relevant(judged: Judged, reference_threshold: float) -> bool:
+    if judged.score is None:
         return False
-    return scored.score >= reference_threshold or keys.MATCHED_TERMS in scored.node.metadata
+    return judged.score >= reference_threshold or keys.MATCHED_TERMS in judged.scored.node.metadata
 
 
 def _match_count(exact: Sequence[NodeWithScore]) -> int:

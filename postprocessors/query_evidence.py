@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from knowledge_lookup.postprocessors.evidence import Evidence
 from knowledge_lookup.retrievers.search_terms import query_terms
@@ -30,9 +33,10 @@ class QueryEvidence:
 
     def __init__(self, query: str, statistics: TermStatistics) -> None:
         self._query = query
-        self._weights = inverse_passage_frequencies(query_terms(query), statistics)
+        counted = _Counted(statistics)
+        self._weights = inverse_passage_frequencies(query_terms(query), counted)
         total = sum(self._weights.values())
-        unknown = sum(weight for term, weight in self._weights.items() if statistics.passage_frequency(term) == 0)
+        unknown = sum(weight for term, weight in self._weights.items() if counted.passage_frequency(term) == 0)
         self._unknown = unknown / total if total > 0 else 0.0
         self._information = math.log1p(total)
 
@@ -52,6 +56,14 @@ class QueryEvidence:
             information=self._information,
             other_script=differs_in_script(self._query, text),
         )
+
+
+class _Counted:
+    """Term statistics of which each term is asked for once."""
+
+    def __init__(self, statistics: TermStatistics) -> None:
+        self.passage_count = statistics.passage_count
+        self.passage_frequency = cache(statistics.passage_frequency)
 
 
 def backgrounds(
@@ -93,17 +105,21 @@ class _Copies:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
-        self._pairs: dict[str, set[tuple[str, str]]] = {}
 
     def are_copies(self, first: str, second: str) -> bool:
         shorter, longer = sorted((len(self._texts[first]), len(self._texts[second])))
         if shorter < _LEAST_ALIKE * longer:
             return False
-        pairs, others = self._pairs_of(first), self._pairs_of(second)
-        return len(pairs) >= _FEWEST_PAIRS and len(pairs & others) >= _LEAST_ALIKE * len(pairs | others)
+        pairs, others = _pairs_of(self._texts[first]), _pairs_of(self._texts[second])
+        if len(pairs) < _FEWEST_PAIRS:
+            return False
+        either = np.sort(np.concatenate([pairs, others]))
+        common = int(np.count_nonzero(either[1:] == either[:-1]))
+        return common >= _LEAST_ALIKE * (len(either) - common)
 
-    def _pairs_of(self, document: str) -> set[tuple[str, str]]:
-        if document not in self._pairs:
-            text = self._texts[document]
-            self._pairs[document] = set(pairwise(text))
-        return self._pairs[document]
+
+@lru_cache(maxsize=1024)
+def _pairs_of(text: str) -> NDArray[np.uint64]:
+    # As sorted numbers, a tenth of the size of a set: the same passages come up again and again, and are kept.
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
+    return np.unique((codes[:-1] << np.uint64(32)) | codes[1:])

@@ -7,7 +7,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_lookup.postprocessors.completeness_hints import Locale
-from knowledge_lookup.postprocessors.level_marking import mark_level
+from knowledge_lookup.postprocessors.level_marking import Judged, mark_level
 from knowledge_lookup.postprocessors.normalization import NormalizationProfile, normalize_l2
 from knowledge_lookup.retrievers import metadata as keys
 
@@ -78,8 +78,8 @@ class RelevancePostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        exact = [self._with_similarity(scored) for scored in nodes if keys.is_exact(scored)]
-        passages = [self._with_similarity(scored) for scored in nodes if not keys.is_exact(scored)]
+        exact = [self._judged(scored) for scored in nodes if keys.is_exact(scored)]
+        passages = [self._judged(scored) for scored in nodes if not keys.is_exact(scored)]
         return mark_level(
             exact,
             passages,
@@ -88,13 +88,13 @@ class RelevancePostprocessor(BaseNodePostprocessor):
             locale=self.locale,
         )
 
-    def _with_similarity(self, scored: NodeWithScore) -> NodeWithScore:
+    def _judged(self, scored: NodeWithScore) -> Judged:
         unmarked = keys.SIMILARITY if keys.is_exact(scored) else self.unmarked_scores
         kind = scored.node.metadata.get(keys.SCORE_KIND, unmarked)
         if scored.score is None or kind != keys.L2_DISTANCE:
-            return scored
-        return keys.annotate(
+            return Judged(scored, scored.score)
+        return Judged(
             scored,
-            score=normalize_l2(scored.score, self.max_l2_distance),
-            annotations={keys.SCORE_KIND: keys.SIMILARITY, keys.DISTANCE: scored.score},
+            normalize_l2(scored.score, self.max_l2_distance),
+            lambda: {keys.SCORE_KIND: keys.SIMILARITY, keys.DISTANCE: scored.score},
         )

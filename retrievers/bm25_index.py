@@ -4,13 +4,16 @@ Milvus Lite's own full text search takes about 12 ms over 10,000 chunks where th
 2.5 has none, and neither tells how many passages contain a term, which judging the evidence needs.
 """
 
+import tempfile
 import threading
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import tantivy
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
+from knowledge_lookup.retrievers.bm25_snapshot import Bm25Snapshot
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.passage import Passage, PassageSource
 from knowledge_lookup.retrievers.search_terms import passage_terms
@@ -20,14 +23,16 @@ _DOCUMENT = "document"
 _TERMS = "terms"
 _WRITER_BYTES = 50_000_000
 """What the writer buffers at most before it makes a segment of it."""
+_KEPT_FREQUENCIES = 100_000
+"""Counting takes tantivy longer than finding: so many terms' frequencies are remembered."""
 
 
 class Bm25Index:
     """Finds passages by their words and tells how many contain a term.
 
     The index reads all passages from its source when it is first used, and the documents that :meth:`mark_changed`
-    named since, before the next search: a change costs one document, never a rebuild. It is safe to use from many
-    threads.
+    named since, before the next search: a change costs one document, never a rebuild. With a snapshot the first use
+    reads no more than what changed since that was saved. It is safe to use from many threads.
 
     ::
 
@@ -36,14 +41,21 @@ class Bm25Index:
 
     :param source: Where the passages are: a ``MilvusChunkStore``, or a LlamaIndex ``MilvusVectorStore`` with the metric
         L2.
+    :param snapshot: Where the index is kept from one process to the next; None keeps it in memory only.
     """
 
-    def __init__(self, source: PassageSource | MilvusVectorStore) -> None:
+    def __init__(self, source: PassageSource | MilvusVectorStore, *, snapshot: Bm25Snapshot | None = None) -> None:
         if isinstance(source, MilvusVectorStore):
             source = MilvusChunkStore.from_vector_store(source)
         self._source: PassageSource = source
+        self._snapshot = snapshot
         self._lock = threading.RLock()
         self._index: tantivy.Index | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._documents: set[str] = set()
+        """Documents that passages were read of, since the snapshot or the beginning."""
+        self._is_saved = True
+        self._frequencies: dict[str, int] = {}
         self._changed_lock = threading.Lock()
         self._changed: set[str] = set()
         self._being_read: set[str] = set()
@@ -56,6 +68,16 @@ class Bm25Index:
         """
         with self._changed_lock:
             self._changed.add(file_path)
+
+    def close(self) -> None:
+        """Save the snapshot if the index has changed since, and give up the index; the next use reads it again."""
+        with self._lock:
+            if self._index is not None and not self._is_saved:
+                self._save()
+            self._index, self._frequencies = None, {}
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
 
     def search(
         self,
@@ -118,11 +140,18 @@ class Bm25Index:
         :raises KnowledgeLookupError: If passages have to be read and the source can't give them.
         """
         index = self._current()
+        # The frequencies belong to one state of the index: a change puts an empty dictionary in their place.
+        known = self._frequencies
+        if within is None and term in known:
+            return known[term]
         having = tantivy.Query.term_query(index.schema, _TERMS, term, index_option="freq")
         if within is not None:
             having = having.and_must_match(tantivy.Query.term_set_query(index.schema, _DOCUMENT, list(within)))
         # The searcher's own document frequency goes on counting what was deleted.
-        return _count(index, having)
+        frequency = _count(index, having)
+        if within is None and len(known) < _KEPT_FREQUENCIES:
+            known[term] = frequency
+        return frequency
 
     def _current(self) -> tantivy.Index:
         with self._changed_lock:
@@ -135,11 +164,9 @@ class Bm25Index:
                 self._changed = set()
             try:
                 if self._index is None:
-                    index = _empty_index()
-                    _write(index, self._source.passages())
-                    self._index = index
+                    self._index = self._opened(changed)
                 elif changed:
-                    _write(self._index, self._source.passages(changed), replaced=changed)
+                    self._write(self._index, self._source.passages(changed), replaced=changed)
             except BaseException:
                 with self._changed_lock:
                     self._changed |= changed
@@ -149,38 +176,72 @@ class Bm25Index:
                     self._being_read = set()
             return self._index
 
+    def _opened(self, changed: set[str]) -> tantivy.Index:
+        """Restore the index and bring it up to date, or read all passages."""
+        if self._snapshot is None:
+            index = _new_index()
+            self._write(index, self._source.passages())
+            return index
+        folder = tempfile.TemporaryDirectory(prefix="knowledge-lookup-")
+        try:
+            outdated = self._snapshot.restore(Path(folder.name))
+            index = _new_index(folder.name)
+            if outdated is None:
+                self._write(index, self._source.passages())
+            elif outdated | changed:
+                self._write(index, self._source.passages(outdated | changed), replaced=outdated | changed)
+        except BaseException:
+            folder.cleanup()
+            raise
+        self._folder = folder
+        if not self._is_saved:
+            self._save()
+        return index
+
+    def _save(self) -> None:
+        if self._snapshot is not None and self._folder is not None:
+            self._snapshot.save(Path(self._folder.name), self._documents, self._not_current)
+            self._is_saved = True
+
+    def _not_current(self) -> set[str]:
+        with self._changed_lock:
+            return set(self._changed)
+
+    def _write(self, index: tantivy.Index, passages: Iterable[Passage], *, replaced: Collection[str] = ()) -> None:
+        # One thread: more of them would make more segments than a search over a few thousand passages wants.
+        writer = index.writer(heap_size=_WRITER_BYTES, num_threads=1)
+        try:
+            for file_path in replaced:
+                writer.delete_documents_by_term(_DOCUMENT, file_path)
+            for passage in passages:
+                document = tantivy.Document()
+                document.add_text(_ID, passage.node_id)
+                document.add_text(_DOCUMENT, passage.file_path)
+                document.add_text(_TERMS, " ".join(passage_terms(passage.text)))
+                writer.add_document(document)
+                self._documents.add(passage.file_path)
+            writer.commit()
+        except BaseException:
+            writer.rollback()
+            raise
+        finally:
+            writer.wait_merging_threads()
+        index.reload()
+        self._frequencies = {}
+        self._is_saved = False
+
 
 def _count(index: tantivy.Index, query: tantivy.Query) -> int:
     found: Any = index.searcher().search(query, 1, count=True)  # tantivy's stubs leave the count out
     return int(found.count or 0)
 
 
-def _empty_index() -> tantivy.Index:
+def _new_index(folder: str | None = None) -> tantivy.Index:
+    """Make an index in memory, or open or make one in a folder."""
     builder = tantivy.SchemaBuilder()
     builder.add_text_field(_ID, stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
     builder.add_text_field(_TERMS, tokenizer_name="cut", index_option="freq")
-    index = tantivy.Index(builder.build())
+    index = tantivy.Index(builder.build(), path=folder)
     index.register_tokenizer("cut", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
     return index
-
-
-def _write(index: tantivy.Index, passages: Iterable[Passage], *, replaced: Collection[str] = ()) -> None:
-    # One thread: more of them would make more segments than a search over a few thousand passages wants.
-    writer = index.writer(heap_size=_WRITER_BYTES, num_threads=1)
-    try:
-        for file_path in replaced:
-            writer.delete_documents_by_term(_DOCUMENT, file_path)
-        for passage in passages:
-            document = tantivy.Document()
-            document.add_text(_ID, passage.node_id)
-            document.add_text(_DOCUMENT, passage.file_path)
-            document.add_text(_TERMS, " ".join(passage_terms(passage.text)))
-            writer.add_document(document)
-        writer.commit()
-    except BaseException:
-        writer.rollback()
-        raise
-    finally:
-        writer.wait_merging_threads()
-    index.reload()

@@ -1,7 +1,11 @@
 """L1 by meaning and by words: a dense and a sparse search, fused by rank."""
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -9,12 +13,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
+from knowledge_lookup.retrievers.milvus_rows import FetchedRow, Hit
 from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
 from knowledge_lookup.retrievers.passage import passage_text
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 from knowledge_lookup.retrievers.search_terms import query_terms
 from knowledge_lookup.retrievers.term_coverage import differs_in_script, term_coverage
 from knowledge_lookup.retrievers.term_statistics import inverse_passage_frequencies
+
+_Answer = TypeVar("_Answer")
 
 _DEPTH = 20
 """Candidates of each search at least, however few are wanted: what only one of them ranks high must get in."""
@@ -83,30 +90,56 @@ class HybridRetriever(BaseRetriever):
         """
         return await self._vector_retriever.aembed(query_bundle)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        bundle = ScopedQueryBundle.of(query_bundle)
+    def search(self, bundle: ScopedQueryBundle, *, known: Collection[str] = ()) -> list[NodeWithScore]:
+        """Retrieve without LlamaIndex's events and callbacks, for a retriever that has this one inside.
+
+        :param bundle: The query; gets its embedding set.
+        :param known: Ids of nodes that the caller has already.
+        :returns: What :meth:`retrieve` gives, without the known ones.
+        :raises EmbeddingError: If the model gives no usable vector.
+        :raises VectorStoreError: If Milvus can't be used.
+        """
         if bundle.is_empty:
             return []
         limit = self.similarity_top_k if bundle.similarity_top_k is None else bundle.similarity_top_k
-        depth = max(limit, _DEPTH)
         searched = bundle.scoped(
             exclude_documents=bundle.documents_without_passages,
             only_documents=bundle.only_documents,
-            similarity_top_k=depth,
+            similarity_top_k=max(limit, _DEPTH),
         )
-        searched.embedding = self._vector_retriever.embed(bundle)
-        dense = self._vector_retriever.retrieve(searched)
         terms = query_terms(bundle.query_str)
+        embedding = self._vector_retriever.known_embedding(bundle)
+        if embedding is None:
+            # The words need no embedding, and the model leaves a processor free, or is elsewhere.
+            ahead = _in_background(lambda: self._by_words(terms, bundle))
+            embedding = self._vector_retriever.embed(bundle)
+            dense = self._vector_retriever.hits(searched, embedding)
+            sparse_ids, rows = ahead.result()
+        else:
+            dense = self._vector_retriever.hits(searched, embedding)
+            sparse_ids, rows = self._by_words(terms, bundle, without={hit.node_id for hit in dense})
+        bundle.embedding = embedding
+        near = {hit.node_id for hit in dense}
+        measured = [rows[i].hit(embedding) for i in sparse_ids[:_MEASURED] if i in rows and i not in near]
+        fused = self._fused(bundle.query_str, terms, dense, measured, sparse_ids)
+        return [hit.to_node(ranks) for hit, ranks in fused[:limit] if hit.node_id not in known]
+
+    def _by_words(
+        self, terms: Sequence[str], bundle: ScopedQueryBundle, *, without: Collection[str] = ()
+    ) -> tuple[list[str], dict[str, FetchedRow]]:
+        """Search by words, and read the first of what was found."""
         found = self._bm25_index.search(
             terms,
             limit=_DEPTH,
             exclude_documents=bundle.documents_without_passages,
             only_documents=bundle.only_documents,
         )
-        known = {scored.node.node_id for scored in dense}
-        missing = [node_id for node_id, _ in found[:_MEASURED] if node_id not in known]
-        measured = self._vector_retriever.measure(searched.embedding, missing)
-        return self._fused(bundle.query_str, terms, dense, measured, [node_id for node_id, _ in found])[:limit]
+        ids = [node_id for node_id, _ in found]
+        return ids, self._vector_retriever.fetch([i for i in ids[:_MEASURED] if i not in without])
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        # A copy: the caller's bundle stays as it is.
+        return self.search(replace(ScopedQueryBundle.of(query_bundle)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
@@ -115,16 +148,17 @@ class HybridRetriever(BaseRetriever):
         self,
         query: str,
         terms: Sequence[str],
-        dense: Sequence[NodeWithScore],
-        measured: Sequence[NodeWithScore],
+        dense: Sequence[Hit],
+        measured: Sequence[Hit],
         sparse_ids: Sequence[str],
-    ) -> list[NodeWithScore]:
-        candidates = {scored.node.node_id: scored for scored in [*dense, *measured]}
-        dense_ranks = {scored.node.node_id: rank for rank, scored in enumerate(dense, start=1)}
+    ) -> list[tuple[Hit, dict[str, int]]]:
+        candidates = {hit.node_id: hit for hit in [*dense, *measured]}
+        dense_ranks = {hit.node_id: rank for rank, hit in enumerate(dense, start=1)}
         sparse_ranks = {
             node_id: rank for rank, node_id in enumerate((i for i in sparse_ids if i in candidates), start=1)
         }
-        weight = self._weight_of_words(query, terms, [candidates[node_id] for node_id in sparse_ranks])
+        first = next(iter(sparse_ranks), None)
+        weight = 0.0 if first is None else self._weight_of_words(query, terms, candidates[first])
 
         def fused(node_id: str) -> float:
             score = 0.0
@@ -135,21 +169,32 @@ class HybridRetriever(BaseRetriever):
             return score
 
         return [
-            _annotated(candidates[node_id], dense_ranks.get(node_id), sparse_ranks.get(node_id))
+            (candidates[node_id], _said(dense_ranks.get(node_id), sparse_ranks.get(node_id)))
             for node_id in sorted(candidates, key=lambda node_id: -fused(node_id))
         ]
 
-    def _weight_of_words(self, query: str, terms: Sequence[str], sparse: Sequence[NodeWithScore]) -> float:
-        if not sparse:
-            return 0.0
-        text = passage_text(sparse[0].node)
+    def _weight_of_words(self, query: str, terms: Sequence[str], best: Hit) -> float:
+        text = passage_text(best.to_node().node)
         coverage = term_coverage(text, inverse_passage_frequencies(terms, self._bm25_index))
         if differs_in_script(query, text):
             return _COVERAGE_WEIGHT * coverage**2
         return 1.0 + _COVERAGE_WEIGHT * coverage
 
 
-def _annotated(scored: NodeWithScore, dense_rank: int | None, sparse_rank: int | None) -> NodeWithScore:
-    said = {keys.DENSE_RANK: dense_rank, keys.SPARSE_RANK: sparse_rank}
-    known = {key: rank for key, rank in said.items() if rank is not None}
-    return keys.annotate(scored, score=scored.score, annotations=known)
+def _said(dense_rank: int | None, sparse_rank: int | None) -> dict[str, int]:
+    ranks = {keys.DENSE_RANK: dense_rank, keys.SPARSE_RANK: sparse_rank}
+    return {key: rank for key, rank in ranks.items() if rank is not None}
+
+
+def _in_background(work: Callable[[], _Answer]) -> "Future[_Answer]":
+    """Begin some work in a thread; its outcome, or its error, is the future's."""
+    future: Future[_Answer] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="search-by-words", daemon=True).start()
+    return future

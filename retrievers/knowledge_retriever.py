@@ -1,5 +1,7 @@
 """L0, then L1 only where L0 isn't decisive: the retriever behind the look-up."""
 
+import asyncio
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +39,8 @@ class KnowledgeRetrieval:
     :param matches: Outcome of the keyword match over all documents, before any scope was applied.
     :param withheld: Documents that would have been part of the result if they hadn't been excluded, in order of
         rank.
-    :param other_matches: Matching documents in scope that ``nodes`` doesn't have as a keyword match, by rank.
+    :param other_matches: Matching documents in scope that ``nodes`` doesn't have as a keyword match, by rank; of very
+        many the first hundred.
     :param top_distance: Squared L2 distance of the nearest passage in scope, before anything was dropped; None
         if semantic search didn't run or found nothing.
     :param l0_ms: Milliseconds of the keyword match.
@@ -115,18 +118,7 @@ class KnowledgeRetriever(BaseRetriever):
         :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
         :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
         """
-        attempt = self._begin(query_bundle)
-        if attempt.needs_semantic_search:
-            started = time.perf_counter()
-            attempt.bundle.embedding = self._vector_retriever.embed(attempt.bundle)
-            for scope, bundle in attempt.searches():
-                attempt.found.setdefault(scope, []).extend(self._vector_retriever.retrieve(bundle))
-            attempt.l1_ms = _ms_since(started)
-        nodes, withheld = self._candidates(attempt)
-        for postprocessor in self._node_postprocessors:
-            nodes = postprocessor.postprocess_nodes(nodes, attempt.bundle)
-            withheld = postprocessor.postprocess_nodes(withheld, attempt.bundle) if withheld else withheld
-        return self._finish(attempt, nodes, withheld)
+        return self._retrieved(query_bundle)
 
     @dispatcher.span
     async def aretrieve_with_evidence(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
@@ -137,18 +129,33 @@ class KnowledgeRetriever(BaseRetriever):
         :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
         :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
         """
-        attempt = self._begin(query_bundle)
-        if attempt.needs_semantic_search:
-            started = time.perf_counter()
-            attempt.bundle.embedding = await self._vector_retriever.aembed(attempt.bundle)
-            for scope, bundle in attempt.searches():
-                attempt.found.setdefault(scope, []).extend(await self._vector_retriever.aretrieve(bundle))
-            attempt.l1_ms = _ms_since(started)
-        nodes, withheld = self._candidates(attempt)
+        # Reading documents, embedding, Milvus and judging take long, and all of them run in threads: one hop does.
+        if not any(map(_is_asynchronous, self._node_postprocessors)):
+            return await asyncio.to_thread(self._retrieved, query_bundle)
+        attempt, nodes, withheld = await asyncio.to_thread(self._found, query_bundle)
         for postprocessor in self._node_postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, attempt.bundle)
             withheld = await postprocessor.apostprocess_nodes(withheld, attempt.bundle) if withheld else withheld
         return self._finish(attempt, nodes, withheld)
+
+    def _retrieved(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
+        attempt, nodes, withheld = self._found(query_bundle)
+        for postprocessor in self._node_postprocessors:
+            nodes = postprocessor.postprocess_nodes(nodes, attempt.bundle)
+            withheld = postprocessor.postprocess_nodes(withheld, attempt.bundle) if withheld else withheld
+        return self._finish(attempt, nodes, withheld)
+
+    def _found(self, query_bundle: QueryBundle) -> tuple["_Attempt", list[NodeWithScore], list[NodeWithScore]]:
+        attempt = self._begin(query_bundle)
+        if attempt.needs_semantic_search:
+            started = time.perf_counter()
+            for scope, bundle in attempt.searches():
+                known = frozenset(scored.node.node_id for scored in attempt.found.get(_ALL, []))
+                attempt.found.setdefault(scope, []).extend(self._vector_retriever.search(bundle, known=known))
+                # The first search embeds the query for all of them.
+                attempt.bundle.embedding = bundle.embedding
+            attempt.l1_ms = _ms_since(started)
+        return (attempt, *self._candidates(attempt))
 
     def _begin(self, query_bundle: QueryBundle) -> "_Attempt":
         started = time.perf_counter()
@@ -172,6 +179,7 @@ class KnowledgeRetriever(BaseRetriever):
 
     def _candidates(self, attempt: "_Attempt") -> tuple[list[NodeWithScore], list[NodeWithScore]]:
         distances = attempt.distances() if attempt.needs_semantic_search else None
+        attempt.top_distance = min((distances or {}).values(), default=None)
         ranked = attempt.ranked_matches(distances or {})
         attempt.exact = tuple(ranked[: attempt.most_exact])
         attempt.others = tuple(ranked[attempt.most_exact :])
@@ -182,16 +190,17 @@ class KnowledgeRetriever(BaseRetriever):
 
     @staticmethod
     def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
+        held = attempt.held_documents() if withheld else frozenset()
         return KnowledgeRetrieval(
             nodes=_select(nodes, attempt.top_k, attempt.bundle.exclude_passages_of),
             matches=attempt.matches,
             withheld=attempt.withheld_documents(withheld),
             other_matches=attempt.others,
-            top_distance=min(attempt.distances().values(), default=None),
+            top_distance=attempt.top_distance,
             l0_ms=attempt.l0_ms,
             l1_ms=attempt.l1_ms,
             embedding=attempt.bundle.embedding,
-            withheld_passages=tuple(s for s in withheld if keys.document_of(s) in attempt.held_documents()),
+            withheld_passages=tuple(s for s in withheld if keys.document_of(s) in held),
         )
 
 
@@ -202,7 +211,7 @@ _WITHHELD = "withheld"
 
 @dataclass
 class _Attempt:
-    """The state of one retrieval; everything that needs no I/O happens here, for sync and async alike."""
+    """The state of one retrieval; everything that needs no I/O happens here."""
 
     bundle: ScopedQueryBundle
     matches: KeywordMatches
@@ -213,6 +222,7 @@ class _Attempt:
     found: dict[str, list[NodeWithScore]] = field(default_factory=dict)
     exact: tuple[KeywordMatch, ...] = ()
     others: tuple[KeywordMatch, ...] = ()
+    top_distance: float | None = None
 
     @property
     def needs_semantic_search(self) -> bool:
@@ -233,8 +243,8 @@ class _Attempt:
         if excluded:
             held = excluded if only is None else excluded & only
             yield _WITHHELD, self.bundle.scoped(only_documents=held, similarity_top_k=self.top_k)
-        in_scope = [m.entry.file_path for m in self.matches.matches if self.in_scope(m.entry.file_path)]
-        matched, searched = frozenset(in_scope[:_MATCHED_DOCUMENTS_SEARCHED]), frozenset[str]()
+        first = itertools.islice(self.matches_in_scope(), _MATCHED_DOCUMENTS_SEARCHED)
+        matched, searched = frozenset(match.entry.file_path for match in first), frozenset[str]()
         # All candidates may come from one long document: go on with those that none came from.
         while matched and matched != searched:
             yield _MATCHED, self.bundle.scoped(only_documents=matched, similarity_top_k=candidates)
@@ -252,10 +262,11 @@ class _Attempt:
         return frozenset(match.entry.file_path for match in equals[:_MATCHED_DOCUMENTS_SEARCHED])
 
     def passages(self) -> list[NodeWithScore]:
-        everything = self.found.get(_ALL, [])
-        known = {scored.node.node_id for scored in everything}
-        more = {s.node.node_id: _unranked(s) for s in self.found.get(_MATCHED, []) if s.node.node_id not in known}
-        return [*everything, *more.values()]
+        return [*self.found.get(_ALL, []), *map(_unranked, self._more_of_matched())]
+
+    def _more_of_matched(self) -> list[NodeWithScore]:
+        """What only the search over the matching documents found."""
+        return list({scored.node.node_id: scored for scored in self.found.get(_MATCHED, [])}.values())
 
     def marked_passages(self) -> list[NodeWithScore]:
         """Mark one passage for each match that covers a part of the query that the best match doesn't.
@@ -278,23 +289,34 @@ class _Attempt:
     def distances(self) -> dict[str, float]:
         """Squared L2 distance of each document's nearest passage."""
         nearest: dict[str, float] = {}
-        for scored in self.passages():
+        for scored in (*self.found.get(_ALL, []), *self._more_of_matched()):
             path = keys.document_of(scored)
             if scored.score is not None and scored.score < nearest.get(path, float("inf")):
                 nearest[path] = scored.score
         return nearest
 
+    def matches_in_scope(self) -> Iterator[KeywordMatch]:
+        """Give the matching documents in scope, best first."""
+        only = self.bundle.only_documents
+        matches = self.matches.matches if only is None else self.matches.matches.among(only)
+        return (match for match in matches if self.in_scope(match.entry.file_path))
+
     def ranked_matches(self, distances: dict[str, float]) -> list[KeywordMatch]:
-        in_scope = [match for match in self.matches.matches if self.in_scope(match.entry.file_path)]
-        in_scope.sort(
+        """Give the best matches in scope, those of equal rank by distance: all that are used or may be named."""
+        most = self.most_exact + _MATCHED_DOCUMENTS_SEARCHED
+        # A document without distance comes no earlier than by rank alone, so no other can be among the first.
+        near = self.matches.matches.among(path for path in distances if self.in_scope(path))
+        best = {m.entry.file_path: m for m in [*itertools.islice(self.matches_in_scope(), most), *near]}
+        ranked = sorted(
+            best.values(),
             key=lambda match: (
                 not match.equals_title,
                 -match.longest_span,
                 distances.get(match.entry.file_path, float("inf")),
                 match.entry.file_path,
-            )
+            ),
         )
-        return in_scope
+        return ranked[:most]
 
     def withheld_passages(self) -> list[NodeWithScore]:
         """The excluded documents' passages that rank among the first ``top_k`` of all."""
@@ -305,8 +327,7 @@ class _Attempt:
         return [scored for scored in ranked if keys.document_of(scored) in self.bundle.documents_without_passages]
 
     def withheld_documents(self, passages: Sequence[NodeWithScore]) -> tuple[str, ...]:
-        matched = [m.entry.file_path for m in self.matches.matches]
-        excluded = [path for path in matched if path in self.bundle.exclude_documents]
+        excluded = [match.entry.file_path for match in self.matches.matches.among(self.bundle.exclude_documents)]
         held = self.held_documents()
         found = [path for path in map(keys.document_of, passages) if path in held]
         return tuple(dict.fromkeys([*excluded, *found]))
@@ -334,6 +355,11 @@ def _select(nodes: list[NodeWithScore], top_k: int, without: frozenset[str]) -> 
     in_line = {s.node.node_id: s for s in [*first_of_matched, *more_of_matched, *others]}
     kept = {*list(in_line)[:top_k], *(scored.node.node_id for scored in own)}
     return [scored for scored in nodes if keys.is_exact(scored) or scored.node.node_id in kept]
+
+
+def _is_asynchronous(postprocessor: BaseNodePostprocessor) -> bool:
+    """Tell whether a postprocessor has an asynchronous way of its own; LlamaIndex runs the others in a thread."""
+    return type(postprocessor)._apostprocess_nodes is not BaseNodePostprocessor._apostprocess_nodes
 
 
 def _unranked(scored: NodeWithScore) -> NodeWithScore:

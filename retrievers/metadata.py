@@ -58,6 +58,11 @@ SIMILARITY: ScoreKind = "similarity"
 PROBABILITY: ScoreKind = "probability"
 
 
+_EXCLUDING = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
+ANNOTATED_FIELDS = frozenset({"metadata", *_EXCLUDING})
+"""The fields of a node that :func:`annotate_fields` replaces."""
+
+
 def annotate(scored: NodeWithScore, *, score: float | None, annotations: Mapping[str, Any]) -> NodeWithScore:
     """Return a copy of a scored node with another score and more (hidden) metadata; the input stays as it was.
 
@@ -66,16 +71,22 @@ def annotate(scored: NodeWithScore, *, score: float | None, annotations: Mapping
     :param annotations: Metadata to set on the copy, kept out of what LLM and embedding model see.
     :returns: A new ``NodeWithScore`` around a new node with the same id and text.
     """
-    node = scored.node
-    # Every candidate passes here several times: `update` saves validating what is known to be valid.
-    copy = node.model_copy(
-        update={
-            "metadata": {**node.metadata, **annotations},
-            "excluded_llm_metadata_keys": _with(node.excluded_llm_metadata_keys, annotations),
-            "excluded_embed_metadata_keys": _with(node.excluded_embed_metadata_keys, annotations),
-        }
-    )
-    return NodeWithScore(node=copy, score=score)
+    fields = {name: getattr(scored.node, name) for name in ANNOTATED_FIELDS}
+    annotate_fields(fields, annotations)
+    # `update` saves validating what is known to be valid.
+    return NodeWithScore(node=scored.node.model_copy(update=fields), score=score)
+
+
+def annotate_fields(fields: dict[str, Any], annotations: Mapping[str, Any]) -> None:
+    """Set hidden metadata among the fields that a node is made of.
+
+    :param fields: A node's metadata and the two lists of keys left out of it, by field name; each is replaced.
+    :param annotations: Metadata to set, kept out of what LLM and embedding model see.
+    """
+    fields["metadata"] = {**fields["metadata"], **annotations}
+    for name in _EXCLUDING:
+        excluded = fields[name]
+        fields[name] = [*excluded, *[key for key in annotations if key not in excluded]]
 
 
 def is_exact(scored: NodeWithScore) -> bool:
@@ -94,9 +105,8 @@ def document_of(scored: NodeWithScore) -> str:
     :returns: Its file path; for a node of another application LlamaIndex's id of the document, or the node's own id
         where it belongs to none.
     """
-    document = scored.node.metadata.get(FILE_PATH, scored.node.ref_doc_id)
+    metadata = scored.node.metadata
+    document = metadata.get(FILE_PATH)
+    if document is None and FILE_PATH not in metadata:
+        document = scored.node.ref_doc_id
     return scored.node.node_id if document is None else str(document)
-
-
-def _with(keys: list[str], more: Mapping[str, Any]) -> list[str]:
-    return [*keys, *(key for key in more if key not in keys)]

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore
-from llama_index.core.utils import iter_batch
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
 from knowledge_lookup.retrievers import metadata as keys
@@ -20,21 +19,21 @@ from knowledge_lookup.retrievers.milvus_collection_check import METRIC
 from knowledge_lookup.retrievers.milvus_expression import all_of, is_in, is_not_in, string_literal
 from knowledge_lookup.retrievers.milvus_iteration import iterate_rows
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite
+from knowledge_lookup.retrievers.milvus_requests import request_batches
 from knowledge_lookup.retrievers.milvus_rows import (
     DOCUMENT_FIELD,
     ID_FIELD,
     NODE_FIELDS,
+    FetchedRow,
+    Hit,
     passage_of,
     row_of,
-    scored_node,
-    squared_distance,
 )
 from knowledge_lookup.retrievers.passage import PASSAGE_FIELDS, Passage
 
 _MOST_HITS = 16_384
 """More than this Milvus refuses to return in one answer."""
 _READ_BATCH = 1000
-_WRITE_BATCH = 100
 
 
 class MilvusChunkStore:
@@ -120,6 +119,26 @@ class MilvusChunkStore:
         :raises VectorStoreUnavailableError: If Milvus doesn't answer within the time limit.
         :raises VectorStoreError: If the collection doesn't fit (see :meth:`open`).
         """
+        hits = self.hits(embedding, limit=limit, exclude_documents=exclude_documents, only_documents=only_documents)
+        return [hit.to_node() for hit in hits]
+
+    def hits(
+        self,
+        embedding: Sequence[float],
+        *,
+        limit: int,
+        exclude_documents: Collection[str] = (),
+        only_documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """Find what :meth:`search` finds, without making nodes of it.
+
+        :param embedding: See :meth:`search`, the others likewise.
+        :param limit: Most chunks to return.
+        :param exclude_documents: File paths left out.
+        :param only_documents: File paths searched.
+        :returns: Rows nearest first.
+        :raises VectorStoreError: See :meth:`search`.
+        """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         if only_documents is not None and not only_documents:
@@ -129,7 +148,7 @@ class MilvusChunkStore:
             is_not_in(DOCUMENT_FIELD, exclude_documents) if exclude_documents else "",
         )
 
-        def nearest(vector_store: MilvusVectorStore) -> list[NodeWithScore]:
+        def nearest(vector_store: MilvusVectorStore) -> list[Hit]:
             answer = vector_store.client.search(
                 collection_name=self._collection.name,
                 data=[list(embedding)],
@@ -141,7 +160,10 @@ class MilvusChunkStore:
                 consistency_level=self._consistency_level,
                 timeout=self._collection.timeout,
             )
-            return [scored_node(hit["entity"], float(hit["distance"]), vector_store) for hit in answer[0]]
+            found = ((hit["entity"], hit) for hit in answer[0])
+            return [
+                Hit(hit[ID_FIELD], float(hit["distance"]), row, row.get(vector_store.text_key)) for row, hit in found
+            ]
 
         return self._collection.run("searched", nearest, dimension=len(embedding)) or []
 
@@ -154,10 +176,32 @@ class MilvusChunkStore:
         :raises VectorStoreUnavailableError: If Milvus doesn't answer within the time limit.
         :raises VectorStoreError: If the collection doesn't fit (see :meth:`open`).
         """
-        if not node_ids:
-            return []
+        return [hit.to_node() for hit in self.measured(embedding, node_ids)]
 
-        def fetch(vector_store: MilvusVectorStore) -> list[NodeWithScore]:
+    def measured(self, embedding: Sequence[float], node_ids: Sequence[str]) -> list[Hit]:
+        """Measure what :meth:`measure` measures, without making nodes of it.
+
+        :param embedding: See :meth:`measure`.
+        :param node_ids: See :meth:`measure`.
+        :returns: Rows in the order of ``node_ids``.
+        :raises VectorStoreError: See :meth:`measure`.
+        """
+        rows = self.fetch(node_ids, dimension=len(embedding))
+        return [rows[node_id].hit(embedding) for node_id in node_ids if node_id in rows]
+
+    def fetch(self, node_ids: Sequence[str], *, dimension: int | None = None) -> dict[str, FetchedRow]:
+        """Read chunks with their vectors.
+
+        :param node_ids: The chunks; one that isn't there is left out.
+        :param dimension: Length that the vectors must have; None for any.
+        :returns: Rows by node id.
+        :raises VectorStoreUnavailableError: If Milvus doesn't answer within the time limit.
+        :raises VectorStoreError: If the collection doesn't fit (see :meth:`open`).
+        """
+        if not node_ids:
+            return {}
+
+        def get(vector_store: MilvusVectorStore) -> dict[str, FetchedRow]:
             # By id and not by a filtered search, which costs Milvus Lite several times as much.
             rows = vector_store.client.get(
                 self._collection.name,
@@ -165,14 +209,12 @@ class MilvusChunkStore:
                 output_fields=[ID_FIELD, vector_store.text_key, vector_store.embedding_field, *NODE_FIELDS],
                 timeout=self._collection.timeout,
             )
-            found = {row[ID_FIELD]: row for row in rows}
-            return [
-                scored_node(row, squared_distance(embedding, row[vector_store.embedding_field]), vector_store)
-                for node_id in node_ids
-                if (row := found.get(node_id)) is not None
-            ]
+            return {
+                row[ID_FIELD]: FetchedRow(row, row[vector_store.embedding_field], row.get(vector_store.text_key))
+                for row in rows
+            }
 
-        return self._collection.run("searched", fetch, dimension=len(embedding)) or []
+        return self._collection.run("searched", get, dimension=dimension) or {}
 
     def passages(self, file_paths: Collection[str] | None = None) -> Iterator[Passage]:
         """Read chunks as passages of text, for a search by words.
@@ -236,8 +278,8 @@ class MilvusChunkStore:
             return
 
         def write(vector_store: MilvusVectorStore) -> None:
-            for batch in iter_batch([row_of(node, vector_store) for node in nodes], _WRITE_BATCH):
-                vector_store.client.upsert(self._collection.name, batch, timeout=self._collection.slow_timeout)
+            for rows in request_batches(row_of(node, vector_store) for node in nodes):
+                vector_store.client.upsert(self._collection.name, rows, timeout=self._collection.slow_timeout)
 
         self._collection.run("written", write, dimension=len(nodes[0].get_embedding()), create=True)
 

@@ -11,7 +11,13 @@ from llama_index.vector_stores.milvus import MilvusVectorStore
 from pymilvus import MilvusClient
 
 from knowledge_lookup.retrievers.errors import VectorStoreError
-from knowledge_lookup.retrievers.milvus_collection_check import METRIC, REBUILD, SLOW_FACTOR, check_collection
+from knowledge_lookup.retrievers.milvus_collection_check import (
+    INDEX_TYPE,
+    METRIC,
+    REBUILD,
+    SLOW_FACTOR,
+    check_collection,
+)
 from knowledge_lookup.retrievers.milvus_errors import MILVUS_FAILURES, is_gone, milvus_errors, shown_uri, translated
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite, reason_not_opened, release_milvus_lite
 
@@ -161,6 +167,7 @@ class MilvusCollection:
             collection_name=self.name,
             dim=dimension,
             similarity_metric=METRIC,
+            index_config={"index_type": INDEX_TYPE},
             consistency_level=self._consistency_level,
             upsert_mode=True,
             use_async_client=False,

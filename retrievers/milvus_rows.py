@@ -1,12 +1,13 @@
 """Chunks as rows of a Milvus collection, in the form of LlamaIndex's ``MilvusVectorStore``, and back."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 from llama_index.vector_stores.milvus import MilvusVectorStore
+from pydantic_core import from_json
 
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.passage import PASSAGE_FIELDS, Passage
@@ -33,20 +34,59 @@ def row_of(node: BaseNode, vector_store: MilvusVectorStore) -> dict[str, Any]:
     return row
 
 
-def scored_node(row: dict[str, Any], distance: float, vector_store: MilvusVectorStore) -> NodeWithScore:
-    """Read a row as a node with its distance from a query.
+class Hit(NamedTuple):
+    """A row with its distance from a query; not a node yet, since most of what is fetched is only ranked.
 
-    :param row: The row, with the text and ``NODE_FIELDS``.
+    :param node_id: Id of the chunk's node.
     :param distance: Squared L2 distance, 0 or more.
-    :param vector_store: LlamaIndex's store on the collection.
-    :returns: The node, ``score`` being the distance, marked as such.
+    :param row: The row, with the text and ``NODE_FIELDS``.
+    :param text: The chunk's text; None where the row has none.
     """
-    node = metadata_dict_to_node(row, text=row.get(vector_store.text_key))
-    return keys.annotate(
-        NodeWithScore(node=node, score=distance),
-        score=distance,
-        annotations={keys.MATCH_TYPE: keys.SEMANTIC_L1, keys.SCORE_KIND: keys.L2_DISTANCE},
-    )
+
+    node_id: str
+    distance: float
+    row: Mapping[str, Any]
+    text: str | None
+
+    def to_node(self, annotations: Mapping[str, Any] | None = None) -> NodeWithScore:
+        """Read the row as a node.
+
+        :param annotations: Hidden metadata to set on it.
+        :returns: A new node, ``score`` being the distance, marked as such.
+        """
+        said = {keys.MATCH_TYPE: keys.SEMANTIC_L1, keys.SCORE_KIND: keys.L2_DISTANCE, **(annotations or {})}
+        # What LlamaIndex does for a TextNode, in one step with text and annotations instead of one after the other.
+        if self.row.get("_node_type") == TextNode.class_name() and self.text is not None:
+            fields = from_json(self.row["_node_content"])
+            if fields.keys() >= keys.ANNOTATED_FIELDS and "text_resource" not in fields:
+                keys.annotate_fields(fields, said)
+                fields["text"] = self.text
+                fields.pop("class_name", None)
+                return NodeWithScore(node=TextNode(**fields), score=self.distance)
+        node = metadata_dict_to_node(dict(self.row), text=self.text)
+        return keys.annotate(NodeWithScore(node=node), score=self.distance, annotations=said)
+
+
+class FetchedRow(NamedTuple):
+    """A row with its vector.
+
+    :param row: The row, with the id, the text and ``NODE_FIELDS``.
+    :param vector: Its vector.
+    :param text: The chunk's text; None where the row has none.
+    """
+
+    row: Mapping[str, Any]
+    vector: Sequence[float]
+    text: str | None
+
+    def hit(self, query: Sequence[float]) -> Hit:
+        """Measure how far the row is from a query.
+
+        :param query: The query's vector, of the same length.
+        :returns: The row with its squared Euclidean distance, which is what Milvus gives as L2 distance.
+        """
+        difference = np.asarray(query, np.float32) - np.asarray(self.vector, np.float32)
+        return Hit(self.row[ID_FIELD], float(np.sum(difference**2)), self.row, self.text)
 
 
 def passage_of(row: dict[str, Any], vector_store: MilvusVectorStore) -> Passage:
@@ -58,13 +98,3 @@ def passage_of(row: dict[str, Any], vector_store: MilvusVectorStore) -> Passage:
     """
     parts = [str(row.get(field) or "") for field in (*PASSAGE_FIELDS, vector_store.text_key)]
     return Passage(row[ID_FIELD], row[DOCUMENT_FIELD], "\n".join(filter(None, parts)))
-
-
-def squared_distance(first: Sequence[float], second: Sequence[float]) -> float:
-    """Compute what Milvus gives as the L2 distance of two vectors.
-
-    :param first: A vector.
-    :param second: A vector of the same length.
-    :returns: The squared Euclidean distance, 0 or more.
-    """
-    return float(np.sum((np.asarray(first, np.float32) - np.asarray(second, np.float32)) ** 2))

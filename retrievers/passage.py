@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from knowledge_lookup.retrievers import metadata as keys
 
@@ -45,4 +45,5 @@ def passage_text(node: BaseNode) -> str:
     :returns: Title and section path where the metadata has them, and the text.
     """
     parts = [str(node.metadata.get(field) or "") for field in PASSAGE_FIELDS]
-    return "\n".join(filter(None, [*parts, node.get_content(metadata_mode=MetadataMode.NONE)]))
+    content = node.text if type(node) is TextNode else node.get_content(metadata_mode=MetadataMode.NONE)
+    return "\n".join(filter(None, [*parts, content]))

@@ -7,6 +7,7 @@ so that ``tidb_mem_quota_query`` is found by its whole name first, and by ``quot
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from importlib.resources import files
 
@@ -52,11 +53,17 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("how do I set the pool size?")
     ['set', 'pool', 'size']
     """
+    return list(_query_terms(text))
+
+
+@lru_cache(maxsize=256)
+def _query_terms(text: str) -> tuple[str, ...]:
+    # One look-up asks for those of its query several times.
     words, asking = _function_words()
     normal = unicodedata.normalize("NFKC", text)
     said = passage_terms(asking.sub(" ", normal))
     kept = [term for term in said if term not in words and not _is_lone_cjk(term)]
-    return list(dict.fromkeys(kept or passage_terms(normal)))
+    return tuple(dict.fromkeys(kept or passage_terms(normal)))
 
 
 def _is_lone_cjk(term: str) -> bool:
@@ -80,9 +87,19 @@ class SearchedText:
         :returns: True if the term occurs: Latin terms from the beginning of an identifier's part to the end of one, the
             characters of CJK terms side by side.
         """
-        if term not in self._folded:
-            return False
-        if character_kinds(term[0]) in "hk" or _is_bounded(self._folded, term):
+        return term in self._folded and self._has_whole(term)
+
+    def contained(self, terms: Iterable[str]) -> list[str]:
+        """Choose those terms that the passage contains.
+
+        :param terms: Terms of a query.
+        :returns: Those for which :meth:`contains` is true, in their order.
+        """
+        folded = self._folded
+        return [term for term in terms if term in folded and self._has_whole(term)]
+
+    def _has_whole(self, term: str) -> bool:
+        if _kind(term[0]) in "hk" or _is_bounded(self._folded, term):
             return True
         return _is_bounded(self._with_humps, term)
 
@@ -103,7 +120,11 @@ def _is_bounded(text: str, term: str) -> bool:
 
 
 def _continues(text: str, at: int) -> bool:
-    return 0 <= at < len(text) and text[at] != "_" and character_kinds(text[at]) == "w"
+    return 0 <= at < len(text) and text[at] != "_" and _kind(text[at]) == "w"
+
+
+_kind = lru_cache(maxsize=4096)(character_kinds)
+"""The kind of one character; looking it up in passages again and again is what this is for."""
 
 
 def _token_terms(token: str) -> list[str]:

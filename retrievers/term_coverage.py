@@ -18,8 +18,7 @@ def term_coverage(text: str, weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if total <= 0:
         return 0.0
-    searched = _searched(text)
-    return sum(weight for term, weight in weights.items() if searched.contains(term)) / total
+    return sum([weights[term] for term in _searched(text).contained(weights)]) / total
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """Embeddings as unit vectors, on which the L2 thresholds rest, and their failures as one error."""
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -20,7 +21,7 @@ def unit_vector(embedding: Sequence[float], *, model_name: str) -> list[float]:
     :returns: The same direction with Euclidean norm 1 (within 0.001; a unit vector comes back unchanged).
     :raises EmbeddingError: If the vector is empty, all zeros or not finite.
     """
-    norm = math.sqrt(math.fsum(value * value for value in embedding))
+    norm = math.sqrt(math.fsum(map(operator.mul, embedding, embedding)))
     if not embedding or norm == 0.0 or not math.isfinite(norm):
         what = "an empty vector" if not embedding else f"a vector of length {norm}"
         raise EmbeddingError(

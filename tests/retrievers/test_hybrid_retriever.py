@@ -1,8 +1,9 @@
 """Retrieval by meaning and by words, by itself and inside LlamaIndex."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from math import log1p
 from typing import Any
 
@@ -21,8 +22,11 @@ from knowledge_lookup.retrievers import (
     MilvusChunkStore,
     MilvusVectorRetriever,
     ScopedQueryBundle,
+    VectorStoreUnavailableError,
 )
 from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.milvus_rows import FetchedRow
+from knowledge_lookup.retrievers.passage import Passage
 from tests.retrievers.chunks import (
     ACROSS,
     AHEAD,
@@ -101,6 +105,48 @@ def retrieved(retriever: HybridRetriever, query: str, **scope: Any) -> list[Node
 
 
 # What is found, in which order, with which score
+
+
+def test_a_search_for_another_retriever_finds_what_retrieving_finds(retriever: HybridRetriever) -> None:
+    for query in ("ORA-12541 怎么处理", "kafka 积压", " "):
+        bundle = ScopedQueryBundle(query, similarity_top_k=30)
+        found = retriever.search(bundle)
+        assert found == retriever.retrieve(bundle)
+        known = {scored.node.node_id for scored in found[::2]}
+        assert retriever.search(bundle, known=known) == found[1::2]
+    assert retriever.search(ScopedQueryBundle(" ")) == []
+
+
+def test_the_words_are_searched_while_the_query_is_embedded(store: MilvusChunkStore) -> None:
+    searched = threading.Event()
+
+    class WaitingModel(ChosenVectors):
+        def _get_query_embedding(self, query: str) -> list[float]:
+            assert searched.wait(10), "nobody searched by words meanwhile"
+            return super()._get_query_embedding(query)
+
+    class TellingStore(MilvusVectorRetriever):
+        def fetch(self, node_ids: Sequence[str]) -> dict[str, FetchedRow]:
+            rows = super().fetch(node_ids)
+            searched.set()
+            return rows
+
+    retriever = HybridRetriever(TellingStore(store, WaitingModel()), Bm25Index(store))
+    found = retriever.retrieve("ORA-12541 怎么处理")
+    assert found[0].node.metadata[keys.FILE_PATH] == "oracle.md"
+    # Another time the embedding is known.
+    assert retriever.retrieve("ORA-12541 怎么处理") == found
+
+
+def test_a_failure_of_the_search_by_words_is_the_retrievers(store: MilvusChunkStore) -> None:
+    class NoPassages:
+        def passages(self, file_paths: Collection[str] | None = None) -> Iterator[Passage]:
+            raise VectorStoreUnavailableError("Milvus doesn't answer")
+
+    retriever = HybridRetriever(MilvusVectorRetriever(store, ChosenVectors()), Bm25Index(NoPassages()))
+    for _ in range(2):  # with an embedding made, and with one that is known
+        with pytest.raises(VectorStoreUnavailableError, match="doesn't answer"):
+            retriever.retrieve("ORA-12541 怎么处理")
 
 
 def test_an_exact_identifier_comes_before_nearer_passages_with_its_own_distance(retriever: HybridRetriever) -> None:

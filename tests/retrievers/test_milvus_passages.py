@@ -6,7 +6,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import Document, IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores import VectorStoreQuery
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
 from knowledge_lookup.retrievers import MilvusChunkStore, MilvusVectorRetriever, VectorStoreError
@@ -144,3 +145,25 @@ def test_the_store_of_an_application_can_be_read_and_measured(tmp_path: Path) ->
     [measured] = store.measure(AHEAD, [node_id("a.md")])
     assert measured.score == pytest.approx(0.586, abs=0.001)
     assert measured.node.get_content() == "theirs"
+
+
+def test_nodes_of_an_application_are_read_as_llamaindex_reads_them(tmp_path: Path) -> None:
+    theirs = MilvusVectorStore(uri=str(tmp_path / "theirs.db"), dim=4, similarity_metric="L2", use_async_client=False)
+    nodes = [
+        TextNode(id_="text", text="a text", embedding=list(ASIDE), metadata={"page": 3}, text_template="{content}"),
+        IndexNode(id_="index", text="an index", index_id="other", embedding=list(ASIDE)),
+        Document(id_="document", text="a document", embedding=list(ASIDE), excluded_llm_metadata_keys=["page"]),
+    ]
+    theirs.add(nodes)
+    found = MilvusChunkStore.from_vector_store(theirs, timeout=10).search(AHEAD, limit=3)
+    read = {scored.node.node_id: scored.node for scored in found}
+    by_them = theirs.query(VectorStoreQuery(query_embedding=list(AHEAD), similarity_top_k=3)).nodes
+    for node in by_them:
+        marked = keys.annotate(
+            NodeWithScore(node=node),
+            score=None,
+            annotations={keys.MATCH_TYPE: keys.SEMANTIC_L1, keys.SCORE_KIND: keys.L2_DISTANCE},
+        )
+        assert read[node.node_id] == marked.node
+        assert type(read[node.node_id]) is type(node)
+    assert len(by_them) == len(nodes)

@@ -83,7 +83,7 @@ class Doctor:
         rows = {record.file_path: record for record in self._documents.list()}
         chunks = self._chunk_store.documents()
         indexed = {entry.file_path: entry for entry in self._keyword_index}
-        paths = [path for path in self._files.scan() if isinstance(path, str)]
+        paths = {path for path in self._files.scan() if isinstance(path, str)}
         found: list[Difference] = []
         for file_path in sorted({*paths, *rows, *chunks, *indexed}):
             if self._leases.is_held(file_path):
@@ -109,7 +109,7 @@ class Doctor:
         self._chunk_store.delete_documents([path for path in chunks if path not in rows])
         for file_path, record in rows.items():
             if _examine_chunks(file_path, chunks.get(file_path, 0), record):
-                self._documents.set_status(file_path, DocumentStatus.PENDING)
+                self._documents.set_status(file_path, DocumentStatus.INDEXING)  # its chunks aren't what its row says
         self._synchronizer.sync()
         ready = {r.file_path: keyword_entry(r) for r in self._documents.list() if r.status is DocumentStatus.READY}
         for entry in [entry for entry in self._keyword_index if entry.file_path not in ready]:

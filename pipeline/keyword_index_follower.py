@@ -11,6 +11,7 @@ from knowledge_lookup.pipeline.storage import (
     DocumentRepository,
     DocumentStatus,
     IndexChanges,
+    ReadyDocument,
 )
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
@@ -62,9 +63,7 @@ class KeywordIndexFollower:
         """
         # The position first: what changes while the rows are read is read again.
         self._read_up_to = self._changes.latest_id()
-        for record in self._documents.list():
-            if record.status is DocumentStatus.READY:
-                self._index.add(keyword_entry(record))
+        self._index.update(map(keyword_entry, self._documents.iter_ready()))
 
     def start(self) -> None:
         """Follow the changes from now on."""
@@ -107,7 +106,7 @@ class KeywordIndexFollower:
                 self._is_failing = False
 
 
-def keyword_entry(record: DocumentRecord) -> KeywordEntry:
+def keyword_entry(record: DocumentRecord | ReadyDocument) -> KeywordEntry:
     """Make the keyword index's entry of a row.
 
     :param record: The row.

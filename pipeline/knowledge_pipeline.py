@@ -1,5 +1,6 @@
 """A knowledge base with everything that looks things up in it: what an application calls."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +25,6 @@ from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
 from knowledge_lookup.pipeline.ingestion.synchronizer import SYNC_LEASE
 from knowledge_lookup.pipeline.pipeline_parts import PipelineParts
 from knowledge_lookup.pipeline.settings import Settings
-from knowledge_lookup.pipeline.storage import (
-    DocumentStatus,
-)
 from knowledge_lookup.pipeline.tuning import (
     ProfileStore,
     SavedProfile,
@@ -80,15 +78,23 @@ class KnowledgePipeline(PipelineParts):
 
     # The knowledge base
 
-    def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> SyncReport:
+    def sync(self, *, rebuild: bool = False, workers: int = 1, progress: Progress | None = None) -> SyncReport:
         """Index what changed in the folder of documents.
 
         :param rebuild: Embed all documents again, which a change of the embedding model needs.
+        :param workers: Number of processes that embed, at least 1; above 1 each builds the model of the settings, and
+            a script must call this below ``if __name__ == "__main__":``.
         :param progress: Called with the number of documents done, their total, and the next document's path.
         :returns: What was added, updated, removed, left as it was and skipped.
-        :raises KnowledgeLookupError: If the folder, the database, the model or Milvus can't be used.
+        :raises KnowledgeLookupError: If the folder, the database, the model or Milvus can't be used, a worker dies, or
+            workers are asked for with an embedding model that was given as an object.
         """
-        return self._synchronizer.sync(rebuild=rebuild, progress=progress)
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        if workers == 1:
+            return self._synchronizer.sync(rebuild=rebuild, progress=progress)
+        with self._embedding_workers(workers) as embedder:
+            return self._synchronizer.sync(rebuild=rebuild, embedder=embedder, progress=progress)
 
     def upload(
         self, source: Path | str | bytes, *, name: str | None = None, category: str | None = None
@@ -171,9 +177,8 @@ class KnowledgePipeline(PipelineParts):
 
         :returns: False if no document is indexed yet, or a write was cut off; True also while another process writes.
         """
-        digests = dict(self.documents.iter_digests())
-        unfinished = [path for path, digest in digests.items() if digest.status is not DocumentStatus.READY]
-        if len(unfinished) == len(digests) or self._leases.was_abandoned(SYNC_LEASE):
+        unfinished = self.documents.unfinished()
+        if len(unfinished) == self.documents.count() or self._leases.was_abandoned(SYNC_LEASE):
             return False
         return all(self._leases.is_held(path) for path in unfinished)
 
@@ -203,6 +208,9 @@ class KnowledgePipeline(PipelineParts):
         :returns: The result.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
+        # The first use builds the parts, which reads the database; later a hop into a thread would be for nothing.
+        if "_knowledge_lookup" not in vars(self):
+            await asyncio.to_thread(lambda: self._knowledge_lookup)
         return await self._knowledge_lookup.alookup(query, session_id, section_title)
 
     def search(self, query: str, top_k: int = 5) -> list[NodeWithScore]:

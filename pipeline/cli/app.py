@@ -77,11 +77,14 @@ def sync(
         bool, typer.Option("--rebuild", help="Embed all documents again, as a change of the embedding model needs.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on and index what changes in the folder.")] = False,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, metavar="N", help="Processes that embed, for models on the CPU.")
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Index the documents that are new or changed, and remove those that are gone."""
-    if watch and (rebuild or as_json):
-        raise typer.BadParameter("--watch goes with neither --rebuild nor --json", param_hint="--watch")
+    if watch and (rebuild or as_json or workers > 1):
+        raise typer.BadParameter("--watch goes with neither --rebuild, --workers nor --json", param_hint="--watch")
     if watch:
         from knowledge_lookup.pipeline.cli.watching import follow_folder
 
@@ -89,7 +92,7 @@ def sync(
         follow_folder(load_settings(context), on_report=rendering.sync_report, on_busy=rendering.remark)
         return
     with open_pipeline(context) as pipeline, rendering.progress_bar("indexing") as progress:
-        report = pipeline.sync(rebuild=rebuild, progress=progress)
+        report = pipeline.sync(rebuild=rebuild, workers=workers, progress=progress)
     if as_json:
         rendering.json_object(report.to_dict())
     else:

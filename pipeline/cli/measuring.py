@@ -7,12 +7,12 @@ import typer
 
 from knowledge_lookup.pipeline.cli import evaluation_rendering, explaining, rendering
 from knowledge_lookup.pipeline.cli.options import JsonOption, index_if_needed, load_settings, open_pipeline
-from knowledge_lookup.pipeline.settings import Settings
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 if TYPE_CHECKING:
     from knowledge_lookup.pipeline.evaluation import EvaluationReport, LabelledQuery
     from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
+    from knowledge_lookup.pipeline.settings import Settings
 
 QUERIES_HELP = 'JSONL: {"query": ..., "gold": [paths], "kind": ...} a line.'
 SESSIONS_HELP = (
@@ -114,6 +114,7 @@ def _evaluate_sessions(context: typer.Context, path: Path, *, as_json: bool) -> 
 
 def _compare(context: typer.Context, labelled: list["LabelledQuery"], against: Path, *, as_json: bool) -> None:
     from knowledge_lookup.pipeline.evaluation import compare
+    from knowledge_lookup.pipeline.settings import Settings
 
     settings = load_settings(context)
     # Both are read before the first is measured, which may take minutes.
@@ -140,14 +141,14 @@ def _require_chunks(pipeline: "KnowledgePipeline") -> None:
         )
 
 
-def _evaluate_configuration(name: str, settings: Settings, queries: list["LabelledQuery"]) -> "EvaluationReport":
+def _evaluate_configuration(name: str, settings: "Settings", queries: list["LabelledQuery"]) -> "EvaluationReport":
     try:
         return _evaluate(settings, queries, title=f"evaluating {name}")
     except KnowledgeLookupError as error:
         raise KnowledgeLookupError(f"{name}: {error}") from error
 
 
-def _evaluate(settings: Settings, queries: list["LabelledQuery"], *, title: str) -> "EvaluationReport":
+def _evaluate(settings: "Settings", queries: list["LabelledQuery"], *, title: str) -> "EvaluationReport":
     from knowledge_lookup.pipeline import KnowledgePipeline
 
     with KnowledgePipeline.from_settings(settings) as pipeline:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knowledge_lookup.pipeline.cli import rendering
-from knowledge_lookup.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
+    from knowledge_lookup.pipeline.settings import Settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 SessionOption = Annotated[
@@ -21,7 +21,7 @@ SessionOption = Annotated[
 ]
 
 
-def load_settings(context: typer.Context, *, session: str | None = None) -> Settings:
+def load_settings(context: typer.Context, *, session: str | None = None) -> "Settings":
     """Load the settings that ``--config`` names.
 
     :param context: The command's context.
@@ -29,6 +29,8 @@ def load_settings(context: typer.Context, *, session: str | None = None) -> Sett
     :returns: The settings; with a session its memory is in the database, since each command is its own process.
     :raises SettingsError: If the settings aren't valid.
     """
+    from knowledge_lookup.pipeline.settings import Settings
+
     config: Path | None = context.obj
     settings = Settings.load(config)
     if session is None:

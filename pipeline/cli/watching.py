@@ -5,7 +5,7 @@ from threading import Event
 
 from watchfiles import Change, watch
 
-from knowledge_lookup.pipeline.ingestion.knowledge_files import DOCUMENT_SUFFIXES
+from knowledge_lookup.pipeline.ingestion.folder_scan import DOCUMENT_SUFFIXES
 from knowledge_lookup.pipeline.ingestion.sync_report import SyncReport
 from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
 from knowledge_lookup.pipeline.settings import Settings

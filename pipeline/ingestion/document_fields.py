@@ -63,6 +63,11 @@ class DocumentFieldGenerator:
         self._chat = BoundedChat(llm, seconds=self.TIME_LIMIT_SECONDS) if is_language_model(llm) else None
         self._locale = locale
 
+    @property
+    def asks_language_model(self) -> bool:
+        """Whether a language model is asked about documents."""
+        return self._chat is not None
+
     def generate(self, document: SourceDocument) -> DocumentFields:
         """Return the fields of a document. What goes wrong with the language model is logged, never raised.
 

@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path, PurePosixPath
 
-from knowledge_lookup.pipeline.ingestion.knowledge_files import DOCUMENT_SUFFIXES
+from knowledge_lookup.pipeline.ingestion.folder_scan import DOCUMENT_SUFFIXES
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 _MOST_BYTES_OF_A_NAME = 200

@@ -7,8 +7,9 @@ from typing import Any, Literal
 from knowledge_lookup.pipeline.errors import KnowledgeBaseError
 from knowledge_lookup.pipeline.ingestion.document_path import UnsafePathError, inside, safe_file_path
 from knowledge_lookup.pipeline.ingestion.document_writer import DocumentWriter
+from knowledge_lookup.pipeline.ingestion.folder_scan import SkippedFile
 from knowledge_lookup.pipeline.ingestion.front_matter import FrontMatterWarning, UnreadableDocumentError
-from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles, SkippedFile
+from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles
 from knowledge_lookup.pipeline.ingestion.source_document import GENERAL_DOMAIN, read_source_document
 from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport, tell
 from knowledge_lookup.pipeline.storage import DocumentLeases, DocumentRepository, UnstorableValueError
@@ -158,7 +159,7 @@ class DocumentService:
                 ) from error
             had_row = self._documents.get(file_path) is not None
             if had_row:
-                self._writer.remove(file_path)
+                self._writer.remove([file_path])
         self._writer.finish()
         return had_file or had_row
 
@@ -177,7 +178,7 @@ class DocumentService:
             if before is not None and self._writer.is_current(before, document) and target.is_file():
                 return UploadResult(file_path, "unchanged", before.title, before.category, 0, document.warnings)
             self._files.write(file_path, raw)
-            chunks = self._writer.write(document)
+            chunks = self._writer.write(document, before)
         action: UploadAction = "added" if before is None else "updated"
         return UploadResult(file_path, action, document.title, document.domain, chunks, document.warnings)
 

@@ -1,20 +1,30 @@
-"""Indexing and removing one document, in the order that a crash can't break.
+"""Indexing and removing documents, in the order that a crash can't break.
 
 A document lives in four places, written in this order: file, row (``pending``), chunks (``indexing``), row
 (``ready``), keyword index. A write that is cut off between any two leaves a row that isn't ``ready`` (or a file
 without a row), and the next sync does that document again from its file. Removal begins with the file; the row says
 ``deleting`` until the chunks are gone, and goes last.
+
+Documents go this way in batches: the rows of a batch change in one transaction, its chunks are embedded and written
+together, and a batch that is cut off is done again document by document as each one's row says.
+
+The number of chunks in a row is right as long as it says ``pending`` or ``ready``. Milvus is asked for chunks to
+delete only where there can be some: all of them before a row that says ``indexing`` or ``deleting`` becomes
+``pending``, and afterwards those that a shorter version doesn't have.
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.schema import TextNode
 
 from knowledge_lookup.pipeline.ingestion.chunking import MarkdownChunker
+from knowledge_lookup.pipeline.ingestion.document_batch import DocumentBatch, DocumentInBatch
 from knowledge_lookup.pipeline.ingestion.document_fields import DocumentFieldGenerator
+from knowledge_lookup.pipeline.ingestion.passage_embedder import PassageEmbedder
+from knowledge_lookup.pipeline.ingestion.pending_rows import PendingRows
 from knowledge_lookup.pipeline.ingestion.source_document import SourceDocument
 from knowledge_lookup.pipeline.storage import (
     DocumentRecord,
@@ -25,9 +35,10 @@ from knowledge_lookup.pipeline.storage import (
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
-from knowledge_lookup.retrievers.unit_vector import embedding_errors, unit_vector
+from knowledge_lookup.retrievers.unit_vector import unit_vector
 
-_GENERATED = ("covers", "whenToRetrieve")
+_MOST_VECTORS = 1000
+"""So many chunks are written at once; a document with more of them doesn't hold all its vectors in memory."""
 
 
 class RefreshesDomains(Protocol):
@@ -43,13 +54,14 @@ class RefreshesDomains(Protocol):
 
 
 class DocumentWriter:
-    """Writes rows, chunks and keyword index; whoever calls it holds the document's lease.
+    """Writes rows, chunks and keyword index; whoever calls it holds the documents' leases.
 
     :param documents: The rows.
     :param chunk_store: The chunks.
     :param keyword_index: The keyword index of this process.
     :param bm25_index: The search by words of this process; told which documents changed.
-    :param embed_model: Embeds the chunks.
+    :param embedding_model: Name of the model that embeds the chunks.
+    :param embedder: Embeds the chunks where a caller names no other.
     :param chunker: Cuts the documents.
     :param fields: Generates what the author didn't write.
     :param domains: Told which domains changed.
@@ -62,7 +74,8 @@ class DocumentWriter:
         chunk_store: MilvusChunkStore,
         keyword_index: KeywordIndex,
         bm25_index: Bm25Index,
-        embed_model: BaseEmbedding,
+        embedding_model: str,
+        embedder: PassageEmbedder,
         chunker: MarkdownChunker,
         fields: DocumentFieldGenerator,
         domains: RefreshesDomains,
@@ -71,17 +84,14 @@ class DocumentWriter:
         self._chunk_store = chunk_store
         self._keyword_index = keyword_index
         self._bm25_index = bm25_index
-        self._embed_model = embed_model
+        self.embedding_model = embedding_model
+        self.asks_language_model = fields.asks_language_model
+        self._embedder = embedder
         self._chunker = chunker
-        self._fields = fields
+        self._pending_rows = PendingRows(documents, fields, embedding_model=embedding_model)
         self._domains = domains
         self._lock = threading.Lock()
         self._touched_domains: set[str] = set()
-
-    @property
-    def embedding_model(self) -> str:
-        """Name of the model that embeds the chunks."""
-        return self._embed_model.model_name
 
     def is_current(self, record: DocumentRecord, document: SourceDocument) -> bool:
         """Tell whether a document is indexed as its file says.
@@ -97,48 +107,95 @@ class DocumentWriter:
             and record.category == document.domain
         )
 
-    def write(self, document: SourceDocument) -> int:
+    def write(self, document: SourceDocument, before: DocumentRecord | None) -> int:
         """Index one document whose file is in place, replacing what an earlier version left.
 
         :param document: The document.
+        :param before: Its row.
         :returns: Number of chunks.
-        :raises UnstorableValueError: If the front matter doesn't fit the database; nothing was written.
+        :raises UnstorableValueError: If the front matter doesn't fit the database; the document isn't indexed.
         :raises EmbeddingError: If the model fails.
         :raises VectorStoreError: If Milvus can't be used.
         :raises DatabaseError: If the database can't be used.
         """
-        before = self._documents.get(document.file_path)
-        self._write_pending(document, self._generated_fields(document, before))
-        nodes = self._chunker.chunk(document, embedding_model=self.embedding_model)
-        self._embed(nodes)
-        self._documents.set_status(document.file_path, DocumentStatus.INDEXING)
-        try:
-            self._chunk_store.upsert(nodes)
-            self._chunk_store.delete_chunks_from(document.file_path, len(nodes))
-        finally:
-            self._bm25_index.mark_changed(document.file_path)
-        self._documents.set_status(document.file_path, DocumentStatus.READY, chunk_count=len(nodes))
-        self._keyword_index.add(document.keyword_entry())
-        self._touch(document.domain, *([before.category] if before is not None else []))
-        return len(nodes)
+        entry = DocumentInBatch(document.file_path, "updated", document, before)
+        for _ in self.write_batches([DocumentBatch([entry])]):
+            pass
+        if entry.outcome == "skipped":
+            raise UnstorableValueError(entry.reason)
+        return len(entry.nodes)
 
-    def remove(self, file_path: str) -> None:
-        """Take one document out of the index; its file is gone already.
+    def write_batches(
+        self,
+        batches: Iterable[DocumentBatch],
+        *,
+        embedder: PassageEmbedder | None = None,
+        on_begin: Callable[[str], None] | None = None,
+    ) -> Iterator[DocumentBatch]:
+        """Index batches of documents whose files are in place.
 
-        :param file_path: The document; one without a row is no error.
+        A document that is skipped, be it that its front matter doesn't fit the database, is taken out of the index.
+
+        :param batches: The batches; taken one by one as the embedder needs texts.
+        :param embedder: Embeds the chunks; None takes that of the writer.
+        :param on_begin: Told the path of each document when the embedder takes its first chunk.
+        :returns: The batches when they are done, in order. Leases are given back when a batch is done, or when
+            something fails.
+        :raises EmbeddingError: If the model fails; batches done by then stay done.
         :raises VectorStoreError: If Milvus can't be used.
         :raises DatabaseError: If the database can't be used.
         """
-        before = self._documents.get(file_path)
-        self._documents.set_status(file_path, DocumentStatus.DELETING)
-        self._keyword_index.remove(file_path)
+        embedder = self._embedder if embedder is None else embedder
+        begun: deque[_BatchInWriting] = deque()
+
+        def slices() -> Iterator[list[str]]:
+            for batch in batches:
+                writing = _BatchInWriting(batch)
+                begun.append(writing)
+                self._begin(writing)
+                told = 0
+                if writing.expected:
+                    for texts, until in batch.slices(embedder.slice_size):
+                        _tell(on_begin, batch.documents[told:until])
+                        told = until
+                        yield texts
+                else:
+                    # There is nothing to wait for, and other processes may wait for the leases.
+                    self._complete(writing)
+                _tell(on_begin, batch.documents[told:])
+
         try:
-            self._chunk_store.delete_documents([file_path])
+            for vectors in embedder.embed(slices()):
+                while begun[0].is_complete:
+                    yield begun.popleft().batch
+                self._take(begun[0], vectors)
+                if begun[0].taken == begun[0].expected:
+                    self._complete(begun[0])
+                    yield begun.popleft().batch
+            while begun:
+                yield begun.popleft().batch
         finally:
-            self._bm25_index.mark_changed(file_path)
-        self._documents.delete(file_path)
-        if before is not None:
-            self._touch(before.category)
+            for writing in begun:
+                writing.batch.held.close()
+
+    def remove(self, file_paths: Sequence[str]) -> None:
+        """Take documents out of the index; their files are gone already.
+
+        :param file_paths: The documents; one without a row is no error.
+        :raises VectorStoreError: If Milvus can't be used.
+        :raises DatabaseError: If the database can't be used.
+        """
+        before = self._documents.get_all(file_paths)
+        self._documents.set_all_status(file_paths, DocumentStatus.DELETING)
+        for file_path in file_paths:
+            self._keyword_index.remove(file_path)
+        try:
+            self._chunk_store.delete_documents(file_paths)
+        finally:
+            self._mark_changed(file_paths)
+        for file_path in file_paths:
+            self._documents.delete(file_path)
+        self._touch(record.category for record in before.values())
 
     def finish(self) -> None:
         """Make what was written quick to search, and bring the domains up to date that it touched.
@@ -153,36 +210,89 @@ class DocumentWriter:
             self._domains.refresh(sorted(touched))
         self._domains.ensure_all()
 
-    def _generated_fields(self, document: SourceDocument, before: DocumentRecord | None) -> dict[str, Any]:
-        if before is not None and before.content_hash == document.content_hash:
-            # The same text, embedded anew: a language model need not be asked again.
-            return {key: before.metadata[key] for key in _GENERATED if key in before.metadata}
-        return self._fields.generate(document).to_metadata()
+    def _begin(self, writing: "_BatchInWriting") -> None:
+        unknown = [
+            entry.file_path
+            for entry in writing.batch.to_write
+            if entry.before is not None and entry.before.status in (DocumentStatus.INDEXING, DocumentStatus.DELETING)
+        ]
+        if unknown:
+            try:
+                self._chunk_store.delete_documents(unknown)
+            finally:
+                self._mark_changed(unknown)
+        self._pending_rows.write(writing.batch.to_write)
+        # What is indexed of a skipped document is an older text than the file's.
+        outdated = [entry.file_path for entry in writing.batch.documents if entry.is_outdated]
+        if outdated:
+            self.remove(outdated)
+        for entry in writing.batch.to_write:
+            assert entry.document is not None
+            entry.nodes = self._chunker.chunk(entry.document, embedding_model=self.embedding_model)
+            writing.expected += len(entry.nodes)
 
-    def _write_pending(self, document: SourceDocument, generated: dict[str, Any]) -> None:
-        def write(metadata: Mapping[str, Any]) -> None:
-            self._documents.ensure_pending(
-                file_path=document.file_path,
-                title=document.title,
-                category=document.domain,
-                content_hash=document.content_hash,
-                embedding_model=self.embedding_model,
-                metadata=metadata,
-            )
+    def _take(self, writing: "_BatchInWriting", vectors: Sequence[Sequence[float]]) -> None:
+        for vector in vectors:
+            node = next(writing.nodes)
+            node.embedding = unit_vector(vector, model_name=self.embedding_model)
+            writing.embedded.append(node)
+        writing.taken += len(vectors)
+        if len(writing.embedded) >= _MOST_VECTORS:
+            self._write_chunks(writing)
 
+    def _write_chunks(self, writing: "_BatchInWriting") -> None:
+        file_paths = [entry.file_path for entry in writing.batch.to_write]
+        if not writing.is_indexing:
+            self._documents.set_all_status(file_paths, DocumentStatus.INDEXING)
+            writing.is_indexing = True
         try:
-            write({**document.metadata, **generated})
-        except UnstorableValueError:
-            # What was generated may be a little too much for a front matter that just fits.
-            write(document.metadata)
+            self._chunk_store.upsert(writing.embedded)
+        finally:
+            self._mark_changed(file_paths)
+        for node in writing.embedded:
+            node.embedding = None
+        writing.embedded = []
 
-    def _touch(self, *domains: str) -> None:
+    def _complete(self, writing: "_BatchInWriting") -> None:
+        entries = writing.batch.to_write
+        if entries:
+            self._write_chunks(writing)
+            for entry in entries:
+                if entry.known_chunks > len(entry.nodes):
+                    self._chunk_store.delete_chunks_from(entry.file_path, len(entry.nodes))
+                    self._mark_changed([entry.file_path])
+            self._documents.set_all_ready({entry.file_path: len(entry.nodes) for entry in entries})
+        for entry in entries:
+            assert entry.document is not None
+            self._keyword_index.add(entry.document.keyword_entry())
+            self._touch([entry.document.domain, *([] if entry.before is None else [entry.before.category])])
+        writing.batch.held.close()
+        writing.is_complete = True
+
+    def _mark_changed(self, file_paths: Iterable[str]) -> None:
+        for file_path in file_paths:
+            self._bm25_index.mark_changed(file_path)
+
+    def _touch(self, domains: Iterable[str]) -> None:
         with self._lock:
             self._touched_domains.update(domains)
 
-    def _embed(self, nodes: Sequence[TextNode]) -> None:
-        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
-        with embedding_errors(self.embedding_model):
-            embeddings = self._embed_model.get_text_embedding_batch(texts) if texts else []
-        for node, embedding in zip(nodes, embeddings, strict=True):
-            node.embedding = unit_vector(embedding, model_name=self.embedding_model)
+
+class _BatchInWriting:
+    """How far a batch is: of its chunks some are with the embedder, some have vectors, some are written."""
+
+    def __init__(self, batch: DocumentBatch) -> None:
+        self.batch = batch
+        self.nodes = (node for entry in batch.documents for node in entry.nodes)
+        self.embedded: list[TextNode] = []
+        """Chunks that have their vectors and aren't written yet."""
+        self.expected = 0
+        self.taken = 0
+        self.is_indexing = False
+        self.is_complete = False
+
+
+def _tell(on_begin: Callable[[str], None] | None, entries: Iterable[DocumentInBatch]) -> None:
+    if on_begin is not None:
+        for entry in entries:
+            on_begin(entry.file_path)

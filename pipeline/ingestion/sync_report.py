@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from knowledge_lookup.pipeline.ingestion.document_batch import DocumentBatch
+from knowledge_lookup.pipeline.ingestion.folder_scan import SkippedFile
 from knowledge_lookup.pipeline.ingestion.front_matter import FrontMatterWarning
-from knowledge_lookup.pipeline.ingestion.knowledge_files import SkippedFile
 
 Progress = Callable[[int, int, str], None]
 """Called with the number of documents done, their total, and the document that comes next (empty at the end)."""
@@ -21,6 +22,31 @@ def tell(progress: Progress | None, done: int, total: int, file_path: str) -> No
     """
     if progress is not None:
         progress(done, total, file_path)
+
+
+class ProgressCounter:
+    """Counts documents for whoever wants to know.
+
+    :param progress: The function to call; None for nobody.
+    :param total: Number of documents in all.
+    """
+
+    def __init__(self, progress: Progress | None, *, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def begin(self, file_path: str) -> None:
+        """Report the document that comes next; those before it are on their way or done.
+
+        :param file_path: The document.
+        """
+        tell(self._progress, self._done, self._total, file_path)
+        self._done = min(self._done + 1, self._total)
+
+    def end(self) -> None:
+        """Report that all are done."""
+        tell(self._progress, self._total, self._total, "")
 
 
 @dataclass(slots=True)
@@ -56,6 +82,21 @@ class SyncReport:
             self.unchanged += 1
         else:
             (self.added if action == "added" else self.updated).append(file_path)
+
+    def take(self, batch: DocumentBatch) -> None:
+        """Add the documents of a batch that is done.
+
+        :param batch: The batch.
+        """
+        for entry in batch.documents:
+            if entry.outcome == "skipped":
+                self.skipped.append(SkippedFile(entry.file_path, entry.reason))
+                if entry.is_outdated:
+                    self.removed.append(entry.file_path)
+                continue
+            if entry.document is not None:
+                self.warnings.extend(entry.document.warnings)
+            self.note(entry.outcome, entry.file_path, len(entry.nodes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values.

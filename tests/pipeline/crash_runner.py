@@ -33,10 +33,11 @@ _RUN = uuid4().hex[:12]
 Patch = tuple[type, str]
 STEPS: dict[str, Patch] = {
     "file written": (KnowledgeFiles, "write"),
-    "row pending": (DocumentRepository, "ensure_pending"),
-    "status changed": (DocumentRepository, "set_status"),
+    "row pending": (DocumentRepository, "ensure_all_pending"),
+    "row indexing or deleting": (DocumentRepository, "set_all_status"),
     "chunks written": (MilvusChunkStore, "upsert"),
     "old chunks deleted": (MilvusChunkStore, "delete_chunks_from"),
+    "row ready": (DocumentRepository, "set_all_ready"),
     "keywords added": (KeywordIndex, "add"),
     "file deleted": (Path, "unlink"),
     "keywords removed": (KeywordIndex, "remove"),
@@ -64,11 +65,20 @@ def import_folder(pipeline: KnowledgePipeline, folder: Path) -> None:
     pipeline.import_folder(folder / "import")
 
 
+def sync(pipeline: KnowledgePipeline, folder: Path) -> None:
+    """Sync a folder in which the document was changed, and others are new."""
+    (folder / "docs/api/errors.md").write_text(NEW, encoding="utf-8")
+    for number in range(3):
+        (folder / f"docs/api/new-{number}.md").write_text(f"# 新 {number}\n\n第 {number} 篇。\n", encoding="utf-8")
+    pipeline.sync()
+
+
 WRITES: dict[str, Callable[[KnowledgePipeline, Path], None]] = {
     "upload": upload,
     "replace": upload,
     "delete": delete,
     "import": import_folder,
+    "sync": sync,
 }
 
 

@@ -14,27 +14,33 @@ from tests.servers.mariadb import MariaDBServer
 _RUNNERS = 4
 
 # (step, which call of it, before or after it)
-WRITE_STEPS = [
-    ("file written", 1, "before"),
-    ("file written", 1, "after"),
+INDEX_STEPS = [
     ("row pending", 1, "after"),
-    ("status changed", 1, "after"),
+    ("row indexing or deleting", 1, "after"),
     ("chunks written", 1, "after"),
-    ("old chunks deleted", 1, "after"),
-    ("status changed", 2, "after"),
+    ("row ready", 1, "before"),
+    ("row ready", 1, "after"),
     ("keywords added", 1, "after"),
     ("finished", 1, "before"),
 ]
+FILE_STEPS = [("file written", 1, "before"), ("file written", 1, "after")]
+OLD_CHUNKS_STEPS = [("old chunks deleted", 1, "after")]
 DELETE_STEPS = [
     ("file deleted", 1, "before"),
     ("file deleted", 1, "after"),
-    ("status changed", 1, "after"),
+    ("row indexing or deleting", 1, "after"),
     ("keywords removed", 1, "after"),
     ("chunks deleted", 1, "after"),
     ("row deleted", 1, "after"),
     ("finished", 1, "before"),
 ]
-STEPS = {"upload": WRITE_STEPS, "replace": WRITE_STEPS, "import": WRITE_STEPS, "delete": DELETE_STEPS}
+STEPS = {
+    "upload": FILE_STEPS + INDEX_STEPS,
+    "replace": FILE_STEPS + INDEX_STEPS + OLD_CHUNKS_STEPS,
+    "import": [*FILE_STEPS, ("row indexing or deleting", 1, "after"), ("chunks written", 1, "after")],
+    "sync": [*INDEX_STEPS, *OLD_CHUNKS_STEPS, ("keywords added", 2, "after")],
+    "delete": DELETE_STEPS,
+}
 
 
 def cases(*writes: str) -> list[dict[str, Any]]:

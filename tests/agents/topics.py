@@ -45,6 +45,8 @@ class TopicEmbedding(BaseEmbedding):
 def topic_settings(base_path: Path, data_dir: Path, *, top_k: int = 3, locale: str = "zh", **session: Any) -> Settings:
     """Give settings under which a similarity of 0.4 is a reference and one of 0.9 highly relevant.
 
+    The model is asked at each retrieval, so that what it was asked tells whether there was one.
+
     :param base_path: The documents.
     :param data_dir: The data folder.
     :param top_k: Passages of a look-up.
@@ -57,6 +59,7 @@ def topic_settings(base_path: Path, data_dir: Path, *, top_k: int = 3, locale: s
         knowledge={"base_path": base_path},
         data_dir=data_dir,
         retrieval={"normalization": normalization, "vector": {"top_k": top_k}},
+        embedding={"query_cache_size": 0},
         session=session,
         locale=locale,
     )

@@ -21,8 +21,10 @@ from pathlib import Path
 from corpora import Corpus, corpora
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
+from knowledge_lookup.agents.document_texts import DocumentTexts
 from knowledge_lookup.agents.messages import MESSAGES
-from knowledge_lookup.agents.result_assembly import assemble
+from knowledge_lookup.agents.result_assembly import ResultAssembly
+from knowledge_lookup.agents.session_memory import SessionMemory
 from knowledge_lookup.pipeline import KnowledgePipeline
 from knowledge_lookup.pipeline.evaluation import LabelledQuery, Share
 from knowledge_lookup.pipeline.evidence_profiles import BUILT_IN_EVIDENCE
@@ -72,6 +74,8 @@ class Measurement:
     def __init__(self, corpus: Corpus, pipeline: KnowledgePipeline) -> None:
         self._corpus = corpus
         self._pipeline = pipeline
+        texts = DocumentTexts(KnowledgeFiles(corpus.folder), str)
+        self._assembly = ResultAssembly(texts, str, MESSAGES["zh"])
         self._embeddings = {
             query.query: pipeline.vector_retriever.embed(ScopedQueryBundle(query.query)) for query in corpus.queries
         }
@@ -119,10 +123,9 @@ class Measurement:
         finally:
             for entry in entries:
                 index.add(entry)
-        delivery = assemble(nodes, source_of=str, messages=MESSAGES["zh"])
-        right = query.gold - left_out
-        is_right = any(path in right for _, path in delivery.documents)
-        return Asked(query.kind, bool(right), relevance_level_of(nodes), is_right)
+        delivery = self._assembly.assemble(nodes, SessionMemory())
+        is_right = not (query.gold - left_out).isdisjoint(delivery.documents)
+        return Asked(query.kind, bool(query.gold - left_out), relevance_level_of(nodes), is_right)
 
     def _retriever(self, judge: Judge, left_out: frozenset[str]) -> KnowledgeRetriever:
         pipeline = self._pipeline

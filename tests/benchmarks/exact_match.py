@@ -9,6 +9,7 @@ each change. The look-ups have a unique exact hit each, a new session each, acti
 
 import argparse
 import gc
+import random
 import statistics
 import tempfile
 import time
@@ -31,6 +32,8 @@ from knowledge_lookup.retrievers.normal_form import normal_form
 
 _BLOCK = 50
 _CHANGES = 300
+_FEW = 200
+"""So many documents' texts are asked for again and again; 256 are kept in memory."""
 
 
 def main() -> None:
@@ -112,30 +115,44 @@ def automaton(documents: list[KeywordEntry], asked: list[str], index: KeywordInd
 
 
 def lookups(sizes: Sequence[int], rounds: int) -> None:
-    """Measure whole look-ups."""
+    """Measure whole look-ups, of documents that were asked for lately and of ones that have to be read first."""
     with tempfile.TemporaryDirectory() as folder:
+        calls: list[list[Callable[[], object]]] = []
         pipelines: list[KnowledgePipeline] = []
-        asked: list[list[str]] = []
         for size in sizes:
             documents = write_knowledge_base(Path(folder) / str(size), size)
-            pipelines.append(KnowledgePipeline.from_settings(settings(Path(folder) / str(size))))
-            asked.append(queries(documents, rounds + _BLOCK))
-            pipelines[-1].lookup(asked[-1][0])
-            unique(pipelines[-1], asked[-1])
-        calls = [
-            [lambda q=q, s=f"s{at}", p=pipeline: p.lookup(q, s) for at, q in enumerate(some)]
-            for pipeline, some in zip(pipelines, asked, strict=True)
-        ]
-        times = in_turn(calls)
+            pipeline = KnowledgePipeline.from_settings(settings(Path(folder) / str(size)))
+            pipelines.append(pipeline)
+            few = queries(documents[:_FEW], rounds)
+            unique(pipeline, few)
+            for query in few:
+                pipeline.lookup(query)
+            calls.append(new_sessions(pipeline, few, "again"))
+            others = documents[_FEW:]
+            if len(others) >= rounds:
+                asked = [entry.keywords[0] for entry in random.Random(2).sample(others, rounds)]
+                calls.append(new_sessions(pipeline, asked, "first"))
+        times = iter(in_turn(calls))
         print("| documents | look-up p50 ms | p95 ms | p99 ms | longest ms |\n|---|---|---|---|---|")
-        for size, found in zip(sizes, times, strict=True):
-            found = found[_BLOCK:]
-            print(
-                f"| {size:,} | {statistics.median(found) * 1e3:.2f} | {percentile(found, 95) * 1e3:.2f} "
-                f"| {percentile(found, 99) * 1e3:.2f} | {max(found) * 1e3:.1f} |"
-            )
+        for size in sizes:
+            row(f"{size:,}", next(times))
+            if size - _FEW >= rounds:
+                row(f"{size:,}, each document for the first time", next(times))
         for pipeline in pipelines:
             pipeline.close()
+
+
+def new_sessions(pipeline: KnowledgePipeline, asked: list[str], name: str) -> list[Callable[[], object]]:
+    """Make a call of each query."""
+    return [lambda q=query, s=f"{name}-{at}": pipeline.lookup(q, s) for at, query in enumerate(asked)]
+
+
+def row(name: str, times: list[float]) -> None:
+    """Print what calls took."""
+    print(
+        f"| {name} | {statistics.median(times) * 1e3:.2f} | {percentile(times, 95) * 1e3:.2f} "
+        f"| {percentile(times, 99) * 1e3:.2f} | {max(times) * 1e3:.1f} |"
+    )
 
 
 def unique(pipeline: KnowledgePipeline, asked: list[str]) -> None:

@@ -5,7 +5,11 @@ import itertools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import overload
+
+_FIRST = 100
+"""Up to here matches are made each time they are asked for; whoever asks for later ones gets all kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +113,16 @@ class RankedMatches(Sequence[KeywordMatch]):
     def __getitem__(self, position: int | slice) -> KeywordMatch | tuple[KeywordMatch, ...]:
         if isinstance(position, slice):
             first, behind, step = position.indices(len(self))
-            if step > 0:
+            if step > 0 and behind <= _FIRST:
                 return tuple(itertools.islice(self, first, behind, step))
-            return tuple(self)[position]
+            return self._all[position]
         at = position + len(self) if position < 0 else position
         if not 0 <= at < len(self):
             raise IndexError(f"there are {len(self)} matches, none at {position}")
-        return next(itertools.islice(self, at, None))
+        return next(itertools.islice(self, at, None)) if at < _FIRST else self._all[at]
+
+    def __reversed__(self) -> Iterator[KeywordMatch]:
+        return reversed(self._all)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
@@ -123,7 +130,12 @@ class RankedMatches(Sequence[KeywordMatch]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"RankedMatches({list(self)!r})"
+        shown = ", ".join(map(repr, self[:3]))
+        return f"<RankedMatches: {len(self)}: {shown}{', ...' if len(self) > 3 else ''}>"
+
+    @cached_property
+    def _all(self) -> tuple[KeywordMatch, ...]:
+        return tuple(self)
 
     def among(self, file_paths: Iterable[str]) -> list[KeywordMatch]:
         """Pick some documents out, without a look at the others.

@@ -245,7 +245,9 @@ class MilvusChunkStore:
                 filter="",
                 limit=1,
                 output_fields=[ID_FIELD],
-                timeout=self._collection.timeout,
+                # What another process wrote a moment ago counts: who takes the collection for empty embeds all again.
+                consistency_level="Strong",
+                timeout=self._collection.slow_timeout,
             )
             return not rows
 
@@ -282,27 +284,6 @@ class MilvusChunkStore:
                 vector_store.client.upsert(self._collection.name, rows, timeout=self._collection.slow_timeout)
 
         self._collection.run("written", write, dimension=len(nodes[0].get_embedding()), create=True)
-
-    def settle(self) -> None:
-        """Wait until every reader sees what was replaced in its new version alone.
-
-        A server shows a replaced chunk twice for a moment, to other clients for longer; Milvus Lite has no such moment.
-
-        :raises VectorStoreUnavailableError: If Milvus doesn't answer.
-        """
-
-        def ask(vector_store: MilvusVectorStore) -> None:
-            vector_store.client.query(
-                self._collection.name,
-                filter="",
-                limit=1,
-                output_fields=[ID_FIELD],
-                consistency_level="Strong",
-                timeout=self._collection.slow_timeout,
-            )
-
-        if not is_milvus_lite(self._collection.uri):
-            self._collection.run("read", ask)
 
     def delete_documents(self, file_paths: Collection[str]) -> None:
         """Delete all chunks of some documents.

@@ -261,8 +261,6 @@ class DocumentWriter:
                 if entry.known_chunks > len(entry.nodes):
                     self._chunk_store.delete_chunks_from(entry.file_path, len(entry.nodes))
                     self._mark_changed([entry.file_path])
-            if any(entry.known_chunks for entry in entries):
-                self._chunk_store.settle()
             self._documents.set_all_ready({entry.file_path: len(entry.nodes) for entry in entries})
         for entry in entries:
             assert entry.document is not None

@@ -75,8 +75,8 @@ class EmbeddingWorkers:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise EmbeddingError(
-                f"a worker that embeds with '{self._model_name}' died (killed, or out of memory?): try fewer workers; "
-                'a script of your own must call sync(workers=...) below `if __name__ == "__main__":`'
+                f"a worker that embeds with '{self._model_name}' died: it was killed, there was too little memory (try "
+                'fewer workers), or a script calls sync(workers=...) outside of `if __name__ == "__main__":`'
             ) from error
 
     def _submit(self, texts: list[str]) -> "Future[list[list[float]]]":

@@ -46,7 +46,7 @@ class FileStates:
             is_ours = json.loads(header_line) == self._header(body)
             entries: dict[str, list[Any]] = json.loads(body) if is_ours else {}
             self._before = {path: (FileState(*state), known) for path, (*state, known) in entries.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             self._before = {}
 
     def hash_of(self, found: FoundFile) -> str | None:

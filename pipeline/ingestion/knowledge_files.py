@@ -157,9 +157,11 @@ class KnowledgeFiles:
                 f"document '{file_path}' is no longer in '{self.base_path}' ({error.strerror}): "
                 "run `knowledge-lookup sync` to bring the index up to date"
             ) from error
-        return self._read_parsed(file_path, status.st_mtime_ns, status.st_size)
+        # By the same marks as a sync tells that a file has changed: a modification time can be set back.
+        state = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+        return self._read_parsed(file_path, state)
 
-    def _parse(self, file_path: str, _modified_ns: int, _size: int) -> str:
+    def _parse(self, file_path: str, _state: tuple[int, ...]) -> str:
         try:
             return read_body(self.read(file_path), file_path=file_path)
         except UnreadableDocumentError as error:

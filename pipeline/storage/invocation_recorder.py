@@ -1,9 +1,11 @@
 """Writes tool invocations behind the back of the look-ups that made them."""
 
+import atexit
 import logging
 import threading
+import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from knowledge_lookup.agents.tool_invocation import ToolInvocation
@@ -26,9 +28,9 @@ class BackgroundInvocationRecorder:
     """An ``InvocationRecorder`` with a queue in memory and one thread that writes it in batches.
 
     The thread starts with the first record. A record is written within half a second, together with those that come
-    meanwhile. A database that fails is tried again, ever more slowly, until it
-    works; the callers notice nothing. May be used from many threads, and in a forked child, which starts with an
-    empty queue (what was queued before the fork is written by the parent).
+    meanwhile; at the end of the program what is queued is written first. A database that fails is tried again, ever
+    more slowly, until it works; the callers notice nothing. May be used from many threads, and in a forked child, which
+    starts with an empty queue (what was queued before the fork is written by the parent).
 
     :param repository: Where the invocations go.
     :param max_pending: Most invocations that wait in memory while the database fails; later ones are dropped
@@ -41,6 +43,7 @@ class BackgroundInvocationRecorder:
         self._repository = repository
         self._max_pending = max_pending
         self._closed = False
+        self._at_exit = _closing(weakref.ref(self))
         self._reset()
         call_after_fork(self._reset)
 
@@ -83,6 +86,7 @@ class BackgroundInvocationRecorder:
 
         :param timeout: Most seconds to wait for the database.
         """
+        atexit.unregister(self._at_exit)
         with self._changed:
             if self._closed:
                 return
@@ -131,6 +135,9 @@ class BackgroundInvocationRecorder:
             self._failure = f"no thread could be started: {error}"
             return
         self._thread = thread
+        # A program may end without closing its pipeline, and this thread would end with it.
+        atexit.unregister(self._at_exit)
+        atexit.register(self._at_exit)
 
     def _await_settled(self, target: int, timeout: float) -> bool:
         self._awaiting += 1
@@ -201,3 +208,14 @@ class BackgroundInvocationRecorder:
                 self._changed.wait_for(lambda: self._given_up, min(seconds, _LONGEST_RETRY_SECONDS_WHILE_AWAITED))
             else:
                 self._changed.wait_for(lambda: self._awaiting > 0 or self._given_up, seconds)
+
+
+def _closing(recorder: "weakref.ref[BackgroundInvocationRecorder]") -> Callable[[], None]:
+    """Make a function that closes a recorder if it is still there."""
+
+    def close() -> None:
+        left = recorder()
+        if left is not None:
+            left.close()
+
+    return close

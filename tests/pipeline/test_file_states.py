@@ -84,6 +84,12 @@ def test_a_changed_file_with_the_size_and_time_of_before_is_noticed(pipeline: Kn
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert pipeline.sync().updated == ["a.md"]
+    reader = KnowledgeFiles(base)
+    old = reader.read_body("a.md")
+    file.write_bytes(file.read_bytes().replace("正文".encode(), "文字".encode()))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert reader.read_body("a.md") == old.replace("正文", "文字") != old
+    assert pipeline.sync().updated == ["a.md"]
 
 
 def test_a_file_that_was_just_written_is_read_again_whatever_its_state(
@@ -147,13 +153,17 @@ def something_else(_content: bytes) -> bytes:
     return b"\x00\xff\n[1, 2]"
 
 
+def nested(_content: bytes) -> bytes:
+    return b"[" * 100_000
+
+
 def empty(_content: bytes) -> bytes:
     return b""
 
 
 @pytest.mark.usefixtures("later")
 @pytest.mark.parametrize(
-    "change", [damage_header, damage_body, cut, other_version, other_folder, something_else, empty]
+    "change", [damage_header, damage_body, cut, other_version, other_folder, something_else, nested, empty]
 )
 def test_a_cache_that_is_damaged_or_another_is_made_anew(
     pipeline: KnowledgePipeline, cache: Path, read: list[str], change: "type[bytes]"

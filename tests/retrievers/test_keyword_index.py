@@ -423,6 +423,19 @@ def test_matches_are_a_sequence_and_single_documents_can_be_picked_out() -> None
     assert [match.entry.file_path for match in matches.among(["c.md", "nowhere.md", "a.md"])] == ["a.md", "c.md"]
     assert matches == tuple(matches)
     assert matches != index.match("缓存").matches
+    assert list(reversed(matches)) == list(matches)[::-1]
+
+
+def test_very_many_matches_can_be_walked_in_any_way() -> None:
+    index = index_of(*(entry(f"{number:04}.md", "Redis") for number in range(3_000)))
+    matches = index.match("redis").matches
+    expected = list(matches)
+
+    assert [matches[at] for at in range(len(matches))] == expected
+    assert list(reversed(matches)) == expected[::-1]
+    assert list(matches[150:10:-7]) == expected[150:10:-7]
+    assert list(matches[2_990:]) == expected[2_990:]
+    assert len(repr(matches)) < 2_000
 
 
 def test_readers_see_a_replacement_wholly_or_not_at_all() -> None:

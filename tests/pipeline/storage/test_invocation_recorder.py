@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -100,6 +102,31 @@ def test_what_comes_close_together_is_written_together_and_soon_without_anybody_
     await_true(lambda: len(queries(database)) == 100)
     assert repository.calls <= 5
     recorder.close()
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise RuntimeError('end')"])
+def test_a_program_that_ends_without_closing_leaves_its_records(tmp_path: Path, end: str) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from knowledge_lookup.pipeline.storage import BackgroundInvocationRecorder, Database, InvocationRepository\n"
+        "from tests.pipeline.storage.test_invocation_recorder import invocation\n"
+        "database = Database(None, data_dir=Path(sys.argv[1]))\n"
+        "database.ensure_current()\n"
+        "recorder = BackgroundInvocationRecorder(InvocationRepository(database))\n"
+        "for number in range(3):\n"
+        "    recorder.record(invocation(str(number)))\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program + end, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    database = Database(None, data_dir=tmp_path)
+    assert queries(database) == ["0", "1", "2"]
+    database.close()
 
 
 def test_invocations_of_many_threads_are_all_written(database: Database) -> None:

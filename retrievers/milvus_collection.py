@@ -52,6 +52,8 @@ class MilvusCollection:
         self.name = name
         self.timeout = timeout
         self.slow_timeout = timeout * SLOW_FACTOR
+        # Milvus Lite reads its files when it is opened, which takes the longer the more there is; it can't be down.
+        self._opening_timeout = self.slow_timeout if is_milvus_lite(uri) else timeout
         self._token = token
         self._embedding_model = embedding_model
         self._consistency_level = consistency_level
@@ -143,7 +145,7 @@ class MilvusCollection:
 
     def _open(self, dimension: int | None, create: bool) -> int | None:
         with self._client() as client:
-            exists = client.has_collection(self.name, timeout=self.timeout)
+            exists = client.has_collection(self.name, timeout=self._opening_timeout)
             if exists:
                 dimension = check_collection(
                     client,
@@ -151,7 +153,7 @@ class MilvusCollection:
                     where=self._where,
                     vector_field=DEFAULT_EMBEDDING_KEY if self.given is None else self.given.embedding_field,
                     embedding_model=self._embedding_model,
-                    timeout=self.timeout,
+                    timeout=self._opening_timeout,
                 )
         if not exists and not create:
             return None
@@ -198,7 +200,7 @@ class MilvusCollection:
         # pymilvus shares connections between all clients of an address: one of our own has our options and ends
         # with close(). Milvus Lite is in this process, but gRPC would ask a proxy for it.
         options = {"grpc.enable_http_proxy": 0} if is_milvus_lite(self.uri) else {}
-        return {"timeout": self.timeout, "dedicated": True, "grpc_options": options}
+        return {"timeout": self._opening_timeout, "dedicated": True, "grpc_options": options}
 
     def _forget(self) -> None:
         if self.given is None and self._vector_store is not None:

@@ -385,8 +385,9 @@ async def test_behind_a_plain_vector_retriever_words_lift_a_passage_over_a_neare
     retriever = MilvusVectorRetriever(store, ChosenVectors(), similarity_top_k=20)
     assert paths_of(retriever.retrieve(QUERY)) == ["near.md", "words.md", "far.md"]
     engine = RetrieverQueryEngine.from_args(retriever, MockLLM(), node_postprocessors=[postprocessor])
+    answers = [engine.query(QUERY)]
     async with event_loop_stays_free():
-        answers = [engine.query(QUERY), await engine.aquery(QUERY)]
+        answers.append(await engine.aquery(QUERY))
     for answer in answers:
         words, near = answer.source_nodes
         assert paths_of([words, near]) == ["words.md", "near.md"]

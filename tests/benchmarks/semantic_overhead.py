@@ -44,8 +44,8 @@ def main() -> None:
         asked = [Corpus("bundled documents", BUNDLED, read_queries(LABELS / "bundled.jsonl"), lambda query: query.gold)]
         if options.data is not None:
             asked += [corpus for corpus in corpora(options.data, work) if corpus.name == "TiDB documentation"]
-        print("| documents | sessions | look-ups | part | p50 ms | p95 ms |\n|---|---|---:|---|---:|---:|")
         for corpus in asked:
+            print("| documents | sessions | look-ups | part | p50 ms | p95 ms |\n|---|---|---:|---|---:|---:|")
             with open_pipeline(corpus, work) as pipeline:
                 queries = [labelled.query for labelled in corpus.queries]
                 with timers(pipeline) as timer:

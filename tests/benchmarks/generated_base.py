@@ -72,24 +72,27 @@ def queries(documents: list[KeywordEntry], count: int, *, seed: int = 1) -> list
     return [chance.choice(chance.choice(documents).keywords) + chance.choice(_QUESTIONS) for _ in range(count)]
 
 
-def settings(folder: Path) -> Settings:
+def settings(folder: Path, *, url: str | None = None) -> Settings:
     """Give the settings of a generated knowledge base.
 
     :param folder: Where :func:`write_knowledge_base` wrote it.
+    :param url: The database; None for the embedded one.
     :returns: The settings.
     """
-    return Settings(knowledge={"base_path": folder / "documents"}, data_dir=folder / "data")
+    database = {} if url is None else {"url": url}
+    return Settings(knowledge={"base_path": folder / "documents"}, data_dir=folder / "data", database=database)
 
 
-def write_knowledge_base(folder: Path, count: int) -> list[KeywordEntry]:
+def write_knowledge_base(folder: Path, count: int, *, url: str | None = None) -> list[KeywordEntry]:
     """Write files, and the rows that an indexing of them would leave; nothing is embedded.
 
     :param folder: An empty folder.
     :param count: Number of documents.
+    :param url: See :func:`settings`.
     :returns: The documents.
     """
     documents = list(entries(count))
-    with KnowledgePipeline.from_settings(settings(folder)) as pipeline:
+    with KnowledgePipeline.from_settings(settings(folder, url=url)) as pipeline:
         for start in range(0, count, 1_000):
             _write(
                 pipeline.database, folder / "documents", documents[start : start + 1_000], pipeline.embedding_model_name

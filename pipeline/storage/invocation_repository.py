@@ -1,11 +1,9 @@
 """The rows of ``tool_invocation``: one for each finished call of a retrieval tool."""
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_index.core.utils import iter_batch
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
@@ -18,7 +16,6 @@ from knowledge_lookup.pipeline.storage.tables import tool_invocation
 
 MAX_QUERY_LENGTH = 2_000
 """Characters of a query that are kept."""
-_ROWS_AT_ONCE = 20
 
 
 class InvocationRepository:
@@ -41,10 +38,7 @@ class InvocationRepository:
         :raises DatabaseError: The database can't be written.
         """
         # By id: the same call given twice is one row.
-        rows: dict[str, dict[str, Any]] = {}
-        for invocation in invocations:
-            rows[invocation.id] = _row(invocation)
-            _let_others_run()
+        rows = {invocation.id: _row(invocation) for invocation in invocations}
         if rows:
             self._database.write(lambda connection: _insert(connection, rows))
 
@@ -52,19 +46,12 @@ class InvocationRepository:
 def _insert(connection: Connection, rows: Mapping[str, Mapping[str, Any]]) -> None:
     try:
         with connection.begin_nested():
-            for some in iter_batch(rows.values(), _ROWS_AT_ONCE):
-                connection.execute(insert(tool_invocation), some)
-                _let_others_run()
+            connection.execute(insert(tool_invocation), list(rows.values()))
     except IntegrityError as error:
         # Some were written before by an attempt of which nobody learned that it succeeded.
         if not is_duplicate_key(error):
             raise
         _insert_missing(connection, rows)
-
-
-def _let_others_run() -> None:
-    """Give the interpreter lock away: kept for a whole batch, it would hold up the look-ups for milliseconds."""
-    time.sleep(0)
 
 
 def _insert_missing(connection: Connection, rows: Mapping[str, Mapping[str, Any]]) -> None:

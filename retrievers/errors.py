@@ -17,9 +17,17 @@ class VectorStoreUnavailableError(VectorStoreError):
     """The vector store doesn't answer at the moment; the same call may succeed later."""
 
 
+class VectorStoreTimeoutError(VectorStoreUnavailableError):
+    """The vector store didn't answer within its time limit."""
+
+
 class EmbeddingModelMismatchError(VectorStoreError):
     """The collection was built with another embedding model than the one that is configured."""
 
 
 class EmbeddingError(KnowledgeLookupError):
     """The embedding model gave no usable vector (none, all zeros, not finite, wrong length)."""
+
+
+class EmbeddingUnavailableError(EmbeddingError):
+    """The embedding model's endpoint doesn't answer at the moment; the same call may succeed later."""

@@ -1,17 +1,15 @@
 """L1 by meaning and by words: a dense and a sparse search, fused by rank."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.background import in_background
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.milvus_rows import FetchedRow, Hit
 from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
@@ -20,8 +18,7 @@ from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 from knowledge_lookup.retrievers.search_terms import query_terms
 from knowledge_lookup.retrievers.term_coverage import differs_in_script, term_coverage
 from knowledge_lookup.retrievers.term_statistics import inverse_passage_frequencies
-
-_Answer = TypeVar("_Answer")
+from knowledge_lookup.retrievers.tracing import SemanticSearchEvent, report, traced
 
 _DEPTH = 20
 """Candidates of each search at least, however few are wanted: what only one of them ranks high must get in."""
@@ -90,6 +87,7 @@ class HybridRetriever(BaseRetriever):
         """
         return await self._vector_retriever.aembed(query_bundle)
 
+    @traced
     def search(self, bundle: ScopedQueryBundle, *, known: Collection[str] = ()) -> list[NodeWithScore]:
         """Retrieve without LlamaIndex's events and callbacks, for a retriever that has this one inside.
 
@@ -109,9 +107,10 @@ class HybridRetriever(BaseRetriever):
         )
         terms = query_terms(bundle.query_str)
         embedding = self._vector_retriever.known_embedding(bundle)
+        is_known = embedding is not None
         if embedding is None:
             # The words need no embedding, and the model leaves a processor free, or is elsewhere.
-            ahead = _in_background(lambda: self._by_words(terms, bundle))
+            ahead = in_background(lambda: self._by_words(terms, bundle), name="search-by-words")
             embedding = self._vector_retriever.embed(bundle)
             dense = self._vector_retriever.hits(searched, embedding)
             sparse_ids, rows = ahead.result()
@@ -119,11 +118,13 @@ class HybridRetriever(BaseRetriever):
             dense = self._vector_retriever.hits(searched, embedding)
             sparse_ids, rows = self._by_words(terms, bundle, without={hit.node_id for hit in dense})
         bundle.embedding = embedding
+        report(lambda: SemanticSearchEvent.of(dense, hits_by_words=len(sparse_ids), embedding_known=is_known))
         near = {hit.node_id for hit in dense}
         measured = [rows[i].hit(embedding) for i in sparse_ids[:_MEASURED] if i in rows and i not in near]
         fused = self._fused(bundle.query_str, terms, dense, measured, sparse_ids)
         return [hit.to_node(ranks) for hit, ranks in fused[:limit] if hit.node_id not in known]
 
+    @traced
     def _by_words(
         self, terms: Sequence[str], bundle: ScopedQueryBundle, *, without: Collection[str] = ()
     ) -> tuple[list[str], dict[str, FetchedRow]]:
@@ -184,17 +185,3 @@ class HybridRetriever(BaseRetriever):
 def _said(dense_rank: int | None, sparse_rank: int | None) -> dict[str, int]:
     ranks = {keys.DENSE_RANK: dense_rank, keys.SPARSE_RANK: sparse_rank}
     return {key: rank for key, rank in ranks.items() if rank is not None}
-
-
-def _in_background(work: Callable[[], _Answer]) -> "Future[_Answer]":
-    """Begin some work in a thread; its outcome, or its error, is the future's."""
-    future: Future[_Answer] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="search-by-words", daemon=True).start()
-    return future

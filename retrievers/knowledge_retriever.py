@@ -2,17 +2,24 @@
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation.events.retrieval import RetrievalStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
-from llama_index_instrumentation import get_dispatcher
 
 from knowledge_lookup.retrievers import metadata as keys
+from knowledge_lookup.retrievers.errors import (
+    EmbeddingError,
+    EmbeddingUnavailableError,
+    VectorStoreError,
+    VectorStoreUnavailableError,
+)
 from knowledge_lookup.retrievers.hybrid_retriever import HybridRetriever
 from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
 from knowledge_lookup.retrievers.keyword_retriever import KeywordRetriever
@@ -20,8 +27,12 @@ from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetr
 from knowledge_lookup.retrievers.normal_form import normal_form
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 from knowledge_lookup.retrievers.term_occurrence import contains_term
+from knowledge_lookup.retrievers.time_spent import shared_time
+from knowledge_lookup.retrievers.tracing import report, report_retrieval, traced
 
-dispatcher = get_dispatcher(__name__)
+logger = logging.getLogger(__name__)
+
+_L1_FAILURES = (VectorStoreError, EmbeddingError)
 
 _CANDIDATES_PER_PASSAGE = 5
 _FEWEST_CANDIDATES = 40
@@ -47,6 +58,8 @@ class KnowledgeRetrieval:
     :param l1_ms: Milliseconds of embedding and vector search; None if they didn't run.
     :param embedding: The query's vector; None if semantic search didn't run.
     :param withheld_passages: Passages of the withheld documents, with the scores that they would have had.
+    :param l1_error: Why semantic search was needed and gave nothing: everything else is what L0 has alone. None if it
+        wasn't needed, or went well.
     """
 
     nodes: list[NodeWithScore]
@@ -58,6 +71,20 @@ class KnowledgeRetrieval:
     l1_ms: float | None
     embedding: list[float] | None = None
     withheld_passages: tuple[NodeWithScore, ...] = ()
+    l1_error: VectorStoreError | EmbeddingError | None = None
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether semantic search failed for a reason that may pass, rather than for one that has to be mended."""
+        return isinstance(self.l1_error, VectorStoreUnavailableError | EmbeddingUnavailableError)
+
+    def require_semantic_search(self) -> None:
+        """Refuse a result that lacks what semantic search would have given.
+
+        :raises KnowledgeLookupError: The error that semantic search failed with, if it was needed and failed.
+        """
+        if self.l1_error is not None:
+            raise self.l1_error
 
 
 class KnowledgeRetriever(BaseRetriever):
@@ -73,6 +100,10 @@ class KnowledgeRetriever(BaseRetriever):
 
     Scores are those of the postprocessors: with a ``RelevancePostprocessor`` similarities between 0 and 1,
     higher is better, 1.0 for a decisive match; without one the raw squared L2 distances of Milvus.
+
+    Where semantic search fails, be it Milvus or the embedding model, the result is what the keyword match has, and the
+    failure is logged as a warning; with no keyword match it is raised, since an empty result would claim that there is
+    nothing. All of a query's questions to a Milvus server take no longer together than the store's ``timeout``.
 
     A ``ScopedQueryBundle`` restricts a query to some documents or leaves some out; whether the keyword match is
     decisive is judged before that.
@@ -104,60 +135,80 @@ class KnowledgeRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self.retrieve_with_evidence(query_bundle).nodes
+        return _nodes_of(self.retrieve_with_evidence(query_bundle))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return (await self.aretrieve_with_evidence(query_bundle)).nodes
+        return _nodes_of(await self.aretrieve_with_evidence(query_bundle))
 
-    @dispatcher.span
+    @traced
     def retrieve_with_evidence(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
         """Retrieve, and tell how the result came about.
 
         :param query_bundle: The query; a ``ScopedQueryBundle`` restricts it.
-        :returns: Nodes and evidence.
-        :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
-        :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
+        :returns: Nodes and evidence; if semantic search is needed and fails, those of the keyword match alone, with the
+            error as ``l1_error``.
         """
         return self._retrieved(query_bundle)
 
-    @dispatcher.span
+    @traced
     async def aretrieve_with_evidence(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
         """Retrieve without blocking the event loop; see :meth:`retrieve_with_evidence`.
 
         :param query_bundle: The query; a ``ScopedQueryBundle`` restricts it.
-        :returns: Nodes and evidence.
-        :raises VectorStoreError: If semantic search is needed and Milvus can't be used.
-        :raises EmbeddingError: If semantic search is needed and the model gives no usable vector.
+        :returns: Nodes and evidence; if semantic search is needed and fails, those of the keyword match alone, with the
+            error as ``l1_error``.
         """
         # Reading documents, embedding, Milvus and judging take long, and all of them run in threads: one hop does.
         if not any(map(_is_asynchronous, self._node_postprocessors)):
             return await asyncio.to_thread(self._retrieved, query_bundle)
-        attempt, nodes, withheld = await asyncio.to_thread(self._found, query_bundle)
-        for postprocessor in self._node_postprocessors:
-            nodes = await postprocessor.apostprocess_nodes(nodes, attempt.bundle)
-            withheld = await postprocessor.apostprocess_nodes(withheld, attempt.bundle) if withheld else withheld
-        return self._finish(attempt, nodes, withheld)
+        attempt = await asyncio.to_thread(self._searched, query_bundle)
+        try:
+            return await self._apostprocessed(attempt)
+        except _L1_FAILURES as error:
+            return await self._apostprocessed(attempt.without_search(error))
 
     def _retrieved(self, query_bundle: QueryBundle) -> KnowledgeRetrieval:
-        attempt, nodes, withheld = self._found(query_bundle)
+        attempt = self._searched(query_bundle)
+        try:
+            return self._postprocessed(attempt)
+        except _L1_FAILURES as error:  # the statistics of the words come from Milvus, too
+            return self._postprocessed(attempt.without_search(error))
+
+    def _postprocessed(self, attempt: "_Attempt") -> KnowledgeRetrieval:
+        nodes, withheld = self._candidates(attempt)
         for postprocessor in self._node_postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, attempt.bundle)
             withheld = postprocessor.postprocess_nodes(withheld, attempt.bundle) if withheld else withheld
         return self._finish(attempt, nodes, withheld)
 
-    def _found(self, query_bundle: QueryBundle) -> tuple["_Attempt", list[NodeWithScore], list[NodeWithScore]]:
+    async def _apostprocessed(self, attempt: "_Attempt") -> KnowledgeRetrieval:
+        nodes, withheld = await asyncio.to_thread(self._candidates, attempt)
+        for postprocessor in self._node_postprocessors:
+            nodes = await postprocessor.apostprocess_nodes(nodes, attempt.bundle)
+            withheld = await postprocessor.apostprocess_nodes(withheld, attempt.bundle) if withheld else withheld
+        return self._finish(attempt, nodes, withheld)
+
+    def _searched(self, query_bundle: QueryBundle) -> "_Attempt":
         attempt = self._begin(query_bundle)
         if attempt.needs_semantic_search:
             started = time.perf_counter()
-            for scope, bundle in attempt.searches():
-                known = frozenset(scored.node.node_id for scored in attempt.found.get(_ALL, []))
-                attempt.found.setdefault(scope, []).extend(self._vector_retriever.search(bundle, known=known))
-                # The first search embeds the query for all of them.
-                attempt.bundle.embedding = bundle.embedding
+            try:
+                with shared_time():
+                    self._search(attempt)
+            except _L1_FAILURES as error:
+                attempt = attempt.without_search(error)
             attempt.l1_ms = _ms_since(started)
-        return (attempt, *self._candidates(attempt))
+        return attempt
+
+    def _search(self, attempt: "_Attempt") -> None:
+        for scope, bundle in attempt.searches():
+            known = frozenset(scored.node.node_id for scored in attempt.found.get(_ALL, []))
+            attempt.found.setdefault(scope, []).extend(self._vector_retriever.search(bundle, known=known))
+            # The first search embeds the query for all of them.
+            attempt.bundle.embedding = bundle.embedding
 
     def _begin(self, query_bundle: QueryBundle) -> "_Attempt":
+        report(lambda: RetrievalStartEvent(str_or_query_bundle=query_bundle.query_str))
         started = time.perf_counter()
         bundle = ScopedQueryBundle.of(query_bundle)
         matches = self._keyword_retriever.match(bundle.query_str)
@@ -191,8 +242,10 @@ class KnowledgeRetriever(BaseRetriever):
     @staticmethod
     def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
         held = attempt.held_documents() if withheld else frozenset()
+        selected = _select(nodes, attempt.top_k, attempt.bundle.exclude_passages_of)
+        report_retrieval(attempt.bundle.query_str, selected)
         return KnowledgeRetrieval(
-            nodes=_select(nodes, attempt.top_k, attempt.bundle.exclude_passages_of),
+            nodes=selected,
             matches=attempt.matches,
             withheld=attempt.withheld_documents(withheld),
             other_matches=attempt.others,
@@ -201,6 +254,7 @@ class KnowledgeRetriever(BaseRetriever):
             l1_ms=attempt.l1_ms,
             embedding=attempt.bundle.embedding,
             withheld_passages=tuple(s for s in withheld if keys.document_of(s) in held),
+            l1_error=attempt.l1_error,
         )
 
 
@@ -223,6 +277,13 @@ class _Attempt:
     exact: tuple[KeywordMatch, ...] = ()
     others: tuple[KeywordMatch, ...] = ()
     top_distance: float | None = None
+    l1_error: VectorStoreError | EmbeddingError | None = None
+
+    def without_search(self, error: VectorStoreError | EmbeddingError) -> "_Attempt":
+        """Make an attempt of what is known without semantic search, which failed."""
+        logger.warning("semantic search failed, what follows is by exact match alone: %s", error)
+        bundle = replace(self.bundle, embedding=None)
+        return replace(self, bundle=bundle, found={}, exact=(), others=(), top_distance=None, l1_error=error)
 
     @property
     def needs_semantic_search(self) -> bool:
@@ -335,6 +396,12 @@ class _Attempt:
     def held_documents(self) -> frozenset[str]:
         """The documents of which no passage may be returned, without those that are returned as a keyword match."""
         return self.bundle.documents_without_passages - {match.entry.file_path for match in self.exact}
+
+
+def _nodes_of(retrieval: KnowledgeRetrieval) -> list[NodeWithScore]:
+    if not retrieval.nodes:
+        retrieval.require_semantic_search()
+    return retrieval.nodes
 
 
 def _select(nodes: list[NodeWithScore], top_k: int, without: frozenset[str]) -> list[NodeWithScore]:

@@ -5,6 +5,7 @@ LlamaIndex code can read it. Reading and writing go straight to the client: that
 returns no vectors, puts a time limit on each call and always replaces a chunk that is there.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -161,11 +162,9 @@ class MilvusChunkStore:
                 timeout=self._collection.timeout,
             )
             found = ((hit["entity"], hit) for hit in answer[0])
-            return [
-                Hit(hit[ID_FIELD], float(hit["distance"]), row, row.get(vector_store.text_key)) for row, hit in found
-            ]
+            return [Hit(hit[ID_FIELD], _distance(hit), row, row.get(vector_store.text_key)) for row, hit in found]
 
-        return self._collection.run("searched", nearest, dimension=len(embedding)) or []
+        return self._collection.ask("searched", nearest, dimension=len(embedding)) or []
 
     def measure(self, embedding: Sequence[float], node_ids: Sequence[str]) -> list[NodeWithScore]:
         """Measure how far some chunks are from a query vector.
@@ -214,7 +213,7 @@ class MilvusChunkStore:
                 for row in rows
             }
 
-        return self._collection.run("searched", get, dimension=dimension) or {}
+        return self._collection.ask("searched", get, dimension=dimension) or {}
 
     def passages(self, file_paths: Collection[str] | None = None) -> Iterator[Passage]:
         """Read chunks as passages of text, for a search by words.
@@ -229,7 +228,14 @@ class MilvusChunkStore:
             only = is_in(DOCUMENT_FIELD, file_paths) if file_paths is not None else ""
             return [passage_of(row, vector_store) for row in self._rows(vector_store, fields, only)]
 
-        if file_paths is None or file_paths:
+        def is_there(vector_store: MilvusVectorStore) -> bool:
+            name = self._collection.name
+            return bool(vector_store.client.has_collection(name, timeout=self._collection.timeout))
+
+        if file_paths is not None and not file_paths:
+            return
+        # Reading may take long, but not to find out that Milvus doesn't answer: a search waits for these passages.
+        if self._collection.ask("read", is_there):
             yield from self._collection.run("read", read) or []
 
     def is_empty(self) -> bool:
@@ -375,3 +381,10 @@ class MilvusChunkStore:
                 client.delete(self._collection.name, filter=ids, timeout=self._collection.slow_timeout)
 
         self._collection.run("changed", delete)
+
+
+def _distance(hit: Any) -> float:
+    distance = float(hit["distance"])
+    if not math.isfinite(distance):
+        raise ValueError(f"the distance {distance}")
+    return distance

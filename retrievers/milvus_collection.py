@@ -10,7 +10,9 @@ from llama_index.core.vector_stores.utils import DEFAULT_EMBEDDING_KEY
 from llama_index.vector_stores.milvus import MilvusVectorStore
 from pymilvus import MilvusClient
 
-from knowledge_lookup.retrievers.errors import VectorStoreError
+from knowledge_lookup.retrievers.background import in_background
+from knowledge_lookup.retrievers.circuit_breaker import CircuitBreaker
+from knowledge_lookup.retrievers.errors import VectorStoreError, VectorStoreTimeoutError, VectorStoreUnavailableError
 from knowledge_lookup.retrievers.milvus_collection_check import (
     INDEX_TYPE,
     METRIC,
@@ -18,10 +20,23 @@ from knowledge_lookup.retrievers.milvus_collection_check import (
     SLOW_FACTOR,
     check_collection,
 )
-from knowledge_lookup.retrievers.milvus_errors import MILVUS_FAILURES, is_gone, milvus_errors, shown_uri, translated
+from knowledge_lookup.retrievers.milvus_errors import (
+    CHECK_SERVER,
+    MILVUS_FAILURES,
+    is_gone,
+    milvus_errors,
+    shown_uri,
+    translated,
+)
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite, reason_not_opened, release_milvus_lite
+from knowledge_lookup.retrievers.time_spent import time_spent
 
 Answer = TypeVar("Answer")
+
+_GRACE_SECONDS = 0.2
+"""The client's own time limits come first where they hold, since its errors say more."""
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading an answer raises that isn't what Milvus answers."""
 
 
 class MilvusCollection:
@@ -64,13 +79,74 @@ class MilvusCollection:
         self._dimension: int | None = None
         """Length of the vectors in the open and checked collection; None while it isn't open."""
         self._connected = False
+        self._breaker = CircuitBreaker()
 
-    def open(self, *, dimension: int | None = None, create: bool = False) -> MilvusVectorStore | None:
+    def ask(
+        self, verb: str, question: Callable[[MilvusVectorStore], Answer], *, dimension: int | None = None
+    ) -> Answer | None:
+        """Run a question for which somebody waits, and wait no longer than its time limit.
+
+        The questions inside one ``shared_time`` block share the limit. A server that fails isn't asked again for some
+        seconds: the question fails at once. Milvus Lite is in this process, and is waited for.
+
+        :param verb: See :meth:`run`.
+        :param question: See :meth:`run`.
+        :param dimension: See :meth:`open`.
+        :returns: The answer; None if there's no collection.
+        :raises VectorStoreTimeoutError: If the answer doesn't come in time.
+        :raises VectorStoreUnavailableError: If Milvus can't be reached, answers what can't be understood, or failed a
+            moment ago.
+        :raises VectorStoreError: See :meth:`open`.
+        """
+        if is_milvus_lite(self.uri):
+            return self.run(verb, question, dimension=dimension)
+        refusal = self._breaker.refusal()
+        if refusal is not None:
+            raise VectorStoreUnavailableError(f"{refusal} (it failed a moment ago, and is tried again in some seconds)")
+        given_up = threading.Event()
+        try:
+            answer = self._in_time(
+                verb, lambda: self.run(verb, question, dimension=dimension, given_up=given_up), given_up
+            )
+        except VectorStoreUnavailableError as error:
+            if self._breaker.failed(str(error), timed_out=isinstance(error, VectorStoreTimeoutError)):
+                self._disconnect()
+            raise
+        except VectorStoreError:
+            self._breaker.succeeded()  # in answering at all
+            raise
+        self._breaker.succeeded()
+        return answer
+
+    def _in_time(self, verb: str, work: Callable[[], Answer], given_up: threading.Event) -> Answer:
+        # The client repeats what fails, and opens a connection anew, past the time limit that it is given.
+        spent = time_spent()
+        left = self.timeout - spent.seconds
+        what = f"Milvus at {shown_uri(self.uri)} could not be {verb}: "
+        with spent.waiting():
+            answer = in_background(work, name="milvus-question")
+            try:
+                return answer.result(max(left, 0.0) + _GRACE_SECONDS)
+            except TimeoutError as error:
+                given_up.set()
+                raise VectorStoreTimeoutError(
+                    f"{what}no answer within {self.timeout:g} seconds; {CHECK_SERVER}"
+                ) from error
+            except _SENSELESS as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                raise VectorStoreUnavailableError(
+                    f"{what}the answer can't be understood ({reason[:200]}); {CHECK_SERVER}"
+                ) from error
+
+    def open(
+        self, *, dimension: int | None = None, create: bool = False, given_up: threading.Event | None = None
+    ) -> MilvusVectorStore | None:
         """Connect and check the collection, once; later calls return what is open.
 
         :param dimension: Length of the vectors to be searched or written, compared with the collection's each time;
             needed to create.
         :param create: Create the collection if it doesn't exist.
+        :param given_up: Set when nobody waits any more: who gets their turn after that doesn't connect.
         :returns: LlamaIndex's store on the collection; None if there's none and it may not be created.
         :raises VectorStoreUnavailableError: If Milvus can't be reached or another process holds Milvus Lite.
         :raises EmbeddingModelMismatchError: If the collection was built with another embedding model.
@@ -78,6 +154,8 @@ class MilvusCollection:
         """
         with self._lock:
             if self._dimension is None:
+                if given_up is not None and given_up.is_set():
+                    raise VectorStoreTimeoutError(f"{self._where} could not be opened in time")
                 with milvus_errors("opened", uri=self.uri):
                     self._dimension = self._open(dimension, create)
             if self._dimension is None:
@@ -96,6 +174,7 @@ class MilvusCollection:
         *,
         dimension: int | None = None,
         create: bool = False,
+        given_up: threading.Event | None = None,
     ) -> Answer | None:
         """Run an operation on the collection; where it was open but is gone by now, once more on what is there then.
 
@@ -103,10 +182,11 @@ class MilvusCollection:
         :param operation: Gets LlamaIndex's store on the open collection.
         :param dimension: See :meth:`open`.
         :param create: See :meth:`open`.
+        :param given_up: See :meth:`open`.
         :returns: The operation's answer; None if there's no collection and it may not be created.
         :raises VectorStoreError: See :meth:`open`; also if the operation fails.
         """
-        vector_store = self.open(dimension=dimension, create=create)
+        vector_store = self.open(dimension=dimension, create=create, given_up=given_up)
         if vector_store is None:
             return None
         try:
@@ -117,7 +197,7 @@ class MilvusCollection:
         with self._lock:
             if self._vector_store is vector_store:
                 self._forget()
-        vector_store = self.open(dimension=dimension, create=create)
+        vector_store = self.open(dimension=dimension, create=create, given_up=given_up)
         if vector_store is None:
             return None
         with milvus_errors(verb, uri=self.uri):
@@ -201,6 +281,14 @@ class MilvusCollection:
         # with close(). Milvus Lite is in this process, but gRPC would ask a proxy for it.
         options = {"grpc.enable_http_proxy": 0} if is_milvus_lite(self.uri) else {}
         return {"timeout": self._opening_timeout, "dedicated": True, "grpc_options": options}
+
+    def _disconnect(self) -> None:
+        """Have the next question connect anew, unless another thread is at it."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
 
     def _forget(self) -> None:
         if self.given is None and self._vector_store is not None:

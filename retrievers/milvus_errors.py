@@ -15,11 +15,17 @@ from pymilvus.exceptions import (
     PrimaryKeyException,
 )
 
-from knowledge_lookup.retrievers.errors import VectorStoreError, VectorStoreUnavailableError
+from knowledge_lookup.retrievers.errors import (
+    VectorStoreError,
+    VectorStoreTimeoutError,
+    VectorStoreUnavailableError,
+)
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite, reason_not_opened
 
 MILVUS_FAILURES = (MilvusException, grpc.RpcError)
 """What a call of pymilvus raises; a time limit that is over comes as gRPC's own exception."""
+CHECK_SERVER = "check that it runs, that milvus.uri and milvus.token are right, and milvus.timeout-seconds"
+"""What to do about a server that doesn't answer."""
 _CONNECT_FAILED = 2
 _NOT_LOADED = 101
 _INVALID_PARAMETER = 1100
@@ -90,14 +96,17 @@ def translated(error: Exception, verb: str, *, uri: str) -> VectorStoreError:
     if isinstance(error, _REFUSALS) or (isinstance(error, MilvusException) and error.code == _INVALID_PARAMETER):
         return VectorStoreError(f"{what}; correct the setting or the value that this names")
     if not is_milvus_lite(uri):
-        return VectorStoreUnavailableError(
-            f"{what}; check that it runs, that milvus.uri and milvus.token are right, and milvus.timeout-seconds"
-        )
+        kind = VectorStoreTimeoutError if _is_time_out(error) else VectorStoreUnavailableError
+        return kind(f"{what}; {CHECK_SERVER}")
     if isinstance(error, grpc.RpcError):
         return VectorStoreUnavailableError(f"{what}; try again, or raise milvus.timeout-seconds")
     return VectorStoreError(
         f"{what}; if it stays so, move the folder away and rebuild it with `knowledge-lookup sync --rebuild`"
     )
+
+
+def _is_time_out(error: Exception) -> bool:
+    return isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _one_line(error: Exception) -> str:

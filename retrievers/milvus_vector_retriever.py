@@ -11,10 +11,13 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
+from knowledge_lookup.retrievers.circuit_breaker import CircuitBreaker
+from knowledge_lookup.retrievers.errors import EmbeddingUnavailableError
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.milvus_rows import FetchedRow, Hit
 from knowledge_lookup.retrievers.query_embedding_cache import QueryEmbeddingCache
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
+from knowledge_lookup.retrievers.tracing import SemanticSearchEvent, report, traced
 from knowledge_lookup.retrievers.unit_vector import embedding_errors, unit_vector
 
 
@@ -58,6 +61,7 @@ class MilvusVectorRetriever(BaseRetriever):
         self._lock = threading.Lock()
         self._query_cache = QueryEmbeddingCache(query_cache_size)
         self.similarity_top_k = similarity_top_k
+        self._breaker = CircuitBreaker()
         super().__init__(callback_manager=callback_manager)
 
     @property
@@ -69,20 +73,31 @@ class MilvusVectorRetriever(BaseRetriever):
                 self._given_embed_model = self._given_embed_model()
             return self._given_embed_model
 
+    @traced
     def embed(self, query_bundle: QueryBundle) -> list[float]:
         """Embed a query, unless its bundle already carries an embedding or the same was asked lately.
 
         :param query_bundle: The query.
         :returns: A unit vector.
+        :raises EmbeddingUnavailableError: If the model's endpoint doesn't answer, or didn't some seconds ago.
         :raises EmbeddingError: If the model gives no usable vector.
         """
         known = self.known_embedding(query_bundle)
         if known is not None:
             return known
+        refusal = self._breaker.refusal()
+        if refusal is not None:
+            raise EmbeddingUnavailableError(f"{refusal} (it failed a moment ago, and is tried again in some seconds)")
         texts = query_bundle.embedding_strs
         model = self.embed_model
-        with embedding_errors(model.model_name):
-            embedding = model.get_agg_embedding_from_queries(texts)
+        try:
+            with embedding_errors(model.model_name):
+                embedding = model.get_agg_embedding_from_queries(texts)
+        except EmbeddingUnavailableError as error:
+            # No time-out is taken for a coincidence: the client has tried several times.
+            self._breaker.failed(str(error), timed_out=False)
+            raise
+        self._breaker.succeeded()
         vector = unit_vector(embedding, model_name=model.model_name)
         self._query_cache.put(texts, vector)
         return vector
@@ -108,6 +123,7 @@ class MilvusVectorRetriever(BaseRetriever):
         # The model may have to be loaded first, and an async client of an endpoint is bound to one event loop.
         return await asyncio.to_thread(self.embed, query_bundle)
 
+    @traced
     def search(self, bundle: ScopedQueryBundle, *, known: Collection[str] = ()) -> list[NodeWithScore]:
         """Retrieve without LlamaIndex's events and callbacks, for a retriever that has this one inside.
 
@@ -119,9 +135,13 @@ class MilvusVectorRetriever(BaseRetriever):
         """
         if bundle.is_empty:
             return []
+        is_known = self.known_embedding(bundle) is not None
         bundle.embedding = self.embed(bundle)
-        return [hit.to_node() for hit in self.hits(bundle, bundle.embedding) if hit.node_id not in known]
+        hits = self.hits(bundle, bundle.embedding)
+        report(lambda: SemanticSearchEvent.of(hits, embedding_known=is_known))
+        return [hit.to_node() for hit in hits if hit.node_id not in known]
 
+    @traced
     def hits(self, bundle: ScopedQueryBundle, embedding: Sequence[float]) -> list[Hit]:
         """Search in the scope of a bundle, without making nodes of what is found.
 
@@ -147,6 +167,7 @@ class MilvusVectorRetriever(BaseRetriever):
         """
         return self._store.measured(embedding, node_ids)
 
+    @traced
     def fetch(self, node_ids: Sequence[str]) -> dict[str, FetchedRow]:
         """Read chunks with their vectors, before there's a query's vector to measure them by.
 

@@ -5,7 +5,9 @@ import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from knowledge_lookup.retrievers.errors import EmbeddingError
+import httpx
+
+from knowledge_lookup.retrievers.errors import EmbeddingError, EmbeddingUnavailableError
 
 _TOLERANCE = 1e-3
 
@@ -41,7 +43,8 @@ def embedding_errors(model_name: str) -> Iterator[None]:
 
     :param model_name: Named in the error.
     :returns: A context manager.
-    :raises EmbeddingError: From any exception inside the block.
+    :raises EmbeddingUnavailableError: If the model's endpoint can't be reached, is too busy or fails by itself.
+    :raises EmbeddingError: From any other exception inside the block.
     """
     try:
         yield
@@ -49,7 +52,20 @@ def embedding_errors(model_name: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise EmbeddingError(
+        kind = EmbeddingUnavailableError if _is_outage(error) else EmbeddingError
+        raise kind(
             f"embedding model '{model_name}' failed ({reason[:300]}): check embedding.model, embedding.base-url and "
             "that the endpoint answers"
         ) from error
+
+
+def _is_outage(error: BaseException | None) -> bool:
+    """Tell whether an endpoint didn't answer, from whatever its client made of that."""
+    while error is not None:
+        status = getattr(error, "status_code", None)
+        if isinstance(status, int):
+            return status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR
+        if isinstance(error, ConnectionError | TimeoutError | httpx.TransportError):
+            return True
+        error = error.__cause__
+    return False

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from llama_index.core.schema import NodeWithScore
@@ -13,6 +14,7 @@ from knowledge_lookup.agents.lookup_decision import DecisionMaker, LookupDecisio
 from knowledge_lookup.agents.lookup_journal import LookupCall, LookupJournal
 from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.messages import MESSAGES
+from knowledge_lookup.agents.outage import without_semantic_search
 from knowledge_lookup.agents.result_assembly import ResultAssembly
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
 from knowledge_lookup.agents.section_decider import SectionDecider
@@ -32,6 +34,7 @@ from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval, KnowledgeRetriever
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
+from knowledge_lookup.retrievers.tracing import traced
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +75,8 @@ class KnowledgeLookup:
     :param source_root: What is put before a file path to make the source, for example ``knowledge_base``; empty
         for nothing.
     :param locale: Language of messages, hints and log lines.
+    :param l0_error: Gives the error for which the keyword index isn't what the database says, for the record; None
+        while it is.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class KnowledgeLookup:
         tool_name: str = "lookup_knowledge",
         source_root: str = "",
         locale: Locale = "zh",
+        l0_error: Callable[[], Exception | None] = lambda: None,
     ) -> None:
         self.memory = memory
         self.locale = locale
@@ -119,8 +125,10 @@ class KnowledgeLookup:
             max_l2_distance=relevance.max_l2_distance,
             recorder=recorder,
             logger=logger,
+            l0_error=l0_error,
         )
 
+    @traced
     def lookup(self, query: str, session_id: str | None = None, section_title: str | None = None) -> LookupResult:
         """Look up a query, or a section of the document that a query finds.
 
@@ -128,8 +136,10 @@ class KnowledgeLookup:
         :param session_id: The session whose memory applies; None takes the one of ``session_context``, and
             without that no memory applies.
         :param section_title: Title of the section that is wanted, or its beginning; None for what answers the query.
-        :returns: The result; ``found`` is False when nothing valid was found or the session already has it.
-        :raises KnowledgeLookupError: If semantic search is needed and can't be used.
+        :returns: The result; ``found`` is False when nothing valid was found or the session already has it. While
+            semantic search is unavailable it is what the exact match finds, and its ``message`` says so.
+        :raises KnowledgeLookupError: If semantic search is needed, can't be used for a reason that doesn't pass by
+            itself, such as a collection of another embedding model, and nothing matches exactly.
         """
         call = self._begin(query, session_id, section_title)
         try:
@@ -138,6 +148,7 @@ class KnowledgeLookup:
             self._journal.failed(call, error)
             raise
 
+    @traced
     async def alookup(
         self, query: str, session_id: str | None = None, section_title: str | None = None
     ) -> LookupResult:
@@ -147,7 +158,7 @@ class KnowledgeLookup:
         :param session_id: See :meth:`lookup`.
         :param section_title: See :meth:`lookup`.
         :returns: The result.
-        :raises KnowledgeLookupError: If semantic search is needed and can't be used.
+        :raises KnowledgeLookupError: See :meth:`lookup`.
         """
         call = self._begin(query, session_id, section_title)
         try:
@@ -168,6 +179,7 @@ class KnowledgeLookup:
         """
         started = time.perf_counter()
         retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(query))
+        retrieval.require_semantic_search()
         delivery = self._assembly.assemble(retrieval.nodes, SessionMemory())
         latency_ms = (time.perf_counter() - started) * 1000.0
         return LookupPreview(
@@ -210,7 +222,12 @@ class KnowledgeLookup:
 
     def _retrieved(self, call: LookupCall) -> KnowledgeRetrieval | None:
         bundle = self._scope(call)
-        return None if bundle is None else self._retriever.retrieve_with_evidence(bundle)
+        if bundle is None:
+            return None
+        retrieval = self._retriever.retrieve_with_evidence(bundle)
+        if not retrieval.is_outage and not retrieval.nodes and not retrieval.withheld:
+            retrieval.require_semantic_search()
+        return retrieval
 
     def _without_retrieval(self, situation: Situation) -> LookupDecision | None:
         refusal = self._decider.over_limit(situation)
@@ -243,8 +260,12 @@ class KnowledgeLookup:
             # The session was cleared since its memory said that no retrieval is needed.
             retrieval = self._retriever.retrieve_with_evidence(ScopedQueryBundle(situation.call.query))
         if retrieval is None or situation.call.section_title is not None:
-            return self._sections.decide(situation, self._documents.match(situation.call.query), retrieval)
-        return self._decider.retrieved(situation, retrieval)
+            decision = self._sections.decide(situation, self._documents.match(situation.call.query), retrieval)
+        else:
+            decision = self._decider.retrieved(situation, retrieval)
+        if retrieval is None or retrieval.l1_error is None:
+            return decision
+        return without_semantic_search(decision, self._messages)
 
     def _needs_retrieval(self, situation: Situation) -> bool:
         call = situation.call

@@ -3,11 +3,13 @@
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from knowledge_lookup.agents.lookup_events import LookupEndEvent
 from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.messages import Messages
 from knowledge_lookup.agents.tool_invocation import InvocationRecorder, ToolInvocation
@@ -15,6 +17,7 @@ from knowledge_lookup.postprocessors import normalize_l2
 from knowledge_lookup.retrievers.keyword_match import KeywordMatches
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval
 from knowledge_lookup.retrievers.normal_form import normal_form
+from knowledge_lookup.retrievers.tracing import is_traced, report, traced
 
 _LOGGED_QUERY_CHARACTERS = 200
 
@@ -61,6 +64,7 @@ class LookupJournal:
     :param max_l2_distance: Of the normalization profile; makes the similarity of a raw distance.
     :param recorder: Gets the records; None records nothing.
     :param logger: Gets the lines.
+    :param l0_error: Gives the error for which the keyword index isn't what the database says; None while it is.
     """
 
     def __init__(
@@ -71,12 +75,14 @@ class LookupJournal:
         max_l2_distance: float,
         recorder: InvocationRecorder | None,
         logger: logging.Logger,
+        l0_error: Callable[[], Exception | None],
     ) -> None:
         self._tool_name = tool_name
         self._messages = messages
         self._max_l2_distance = max_l2_distance
         self._recorder = recorder
         self._logger = logger
+        self._l0_error = l0_error
 
     def received(self, call: LookupCall) -> None:
         """Note that a query came in.
@@ -97,6 +103,8 @@ class LookupJournal:
         self._log(call, self._messages.log_confidence, high=high, reason=self._reason(matches))
         if retrieval.l1_ms is None:
             self._log(call, self._messages.log_skipped)
+        elif retrieval.l1_error is not None:
+            self._log(call, self._messages.log_outage, error=retrieval.l1_error, time=retrieval.l1_ms)
         else:
             similarity = self._top_similarity(retrieval)
             self._log(call, self._messages.log_semantic, similarity=similarity, time=retrieval.l1_ms)
@@ -142,6 +150,11 @@ class LookupJournal:
                 "l1_top_l2": retrieval.top_distance,
                 "l1_top_similarity": self._top_similarity(retrieval),
             }
+            if retrieval.l1_error is not None:
+                details["l1_error"] = _named(retrieval.l1_error)
+        l0_error = self._l0_error()
+        if l0_error is not None:
+            details["l0_error"] = _named(l0_error)
         self._record(
             call, found=result.found, confidence=confidence, level=level, dedup_reason=dedup_reason, details=details
         )
@@ -153,7 +166,7 @@ class LookupJournal:
         :param error: What went wrong.
         """
         self._logger.error("[%s] %s", call.request_id, self._messages.log_failed.format(error=error))
-        details = {"error": f"{type(error).__name__}: {error}"}
+        details = {"error": _named(error)}
         self._record(call, found=False, confidence=None, level=None, dedup_reason=None, details=details)
 
     def _record(
@@ -166,24 +179,29 @@ class LookupJournal:
         dedup_reason: str | None,
         details: dict[str, Any],
     ) -> None:
-        if self._recorder is None:
+        if self._recorder is None and not is_traced():
             return
-        self._recorder.record(
-            ToolInvocation(
-                id=call.id,
-                request_id=call.request_id,
-                session_id=call.session_id,
-                tool_name=self._tool_name,
-                query=call.query,
-                found=found,
-                confidence=confidence,
-                latency_ms=call.elapsed_ms(),
-                relevance_level=level,
-                dedup_reason=dedup_reason,
-                retrieval_details=details,
-                created_at=call.created_at,
-            )
+        invocation = ToolInvocation(
+            id=call.id,
+            request_id=call.request_id,
+            session_id=call.session_id,
+            tool_name=self._tool_name,
+            query=call.query,
+            found=found,
+            confidence=confidence,
+            latency_ms=call.elapsed_ms(),
+            relevance_level=level,
+            dedup_reason=dedup_reason,
+            retrieval_details=details,
+            created_at=call.created_at,
         )
+        report(lambda: LookupEndEvent.of(invocation))
+        if self._recorder is not None:
+            self._hand_over(self._recorder, invocation)
+
+    @traced
+    def _hand_over(self, recorder: InvocationRecorder, invocation: ToolInvocation) -> None:
+        recorder.record(invocation)
 
     def _log(self, call: LookupCall, template: str, **values: object) -> None:
         if self._logger.isEnabledFor(logging.INFO):
@@ -200,6 +218,10 @@ class LookupJournal:
         if retrieval.top_distance is None:
             return None
         return round(normalize_l2(retrieval.top_distance, self._max_l2_distance), 6)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _confidence(result: LookupResult) -> str | None:

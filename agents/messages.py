@@ -32,6 +32,9 @@ class Messages:
     not_found_again: str
     not_found_still: str
     empty_query: str
+    outage_only_exact: str
+    outage_may_be_more: str
+    outage_nothing: str
     passage_label: str
     passage_label_without_section: str
     lookup_description: str
@@ -46,6 +49,7 @@ class Messages:
     log_skipped: str
     log_semantic: str
     log_done: str
+    log_outage: str
     log_failed: str
 
 
@@ -70,6 +74,12 @@ MESSAGES: Mapping[Locale, Messages] = {
         not_found_again="知识库没有收录该内容（已连续2次未找到）。不要再检索，请在回答中说明知识库没有收录",
         not_found_still="知识库没有收录，请直接作答并说明",
         empty_query="查询为空，请给出要查找的关键词或问题",
+        outage_only_exact="语义检索暂不可用，这里只有关键词精确匹配的内容，可能不完整",
+        outage_may_be_more="语义检索暂不可用，可能还有其他相关内容",
+        outage_nothing=(
+            "语义检索暂不可用，关键词也没有匹配到文档。这不代表知识库没有收录，"
+            "请在回答中说明检索暂不可用，或稍后再试"
+        ),
         passage_label="【来源：{source}｜章节：{section}】",
         passage_label_without_section="【来源：{source}】",
         lookup_description=(
@@ -92,6 +102,7 @@ MESSAGES: Mapping[Locale, Messages] = {
         log_done=(
             "查询完成: found={found}, confidence={confidence}, level={level}, dedup={dedup}, totalTime={time:.1f}ms"
         ),
+        log_outage="L1语义检索失败: error={error}, time={time:.1f}ms",
         log_failed="查询失败: {error}",
     ),
     "en": Messages(
@@ -120,6 +131,12 @@ MESSAGES: Mapping[Locale, Messages] = {
         ),
         not_found_still="The knowledge base doesn't hold this; answer, and say so",
         empty_query="The query is empty; give the keywords or the question to look up",
+        outage_only_exact="Semantic search is unavailable: this is what keywords match exactly, and may be incomplete",
+        outage_may_be_more="Semantic search is unavailable: there may be more",
+        outage_nothing=(
+            "Semantic search is unavailable and no keyword matches. The knowledge base may well hold this: "
+            "say in the answer that the search is unavailable, or try again later"
+        ),
         passage_label="[Source: {source} | Section: {section}]",
         passage_label_without_section="[Source: {source}]",
         lookup_description=(
@@ -144,6 +161,7 @@ MESSAGES: Mapping[Locale, Messages] = {
         log_done=(
             "look-up done: found={found}, confidence={confidence}, level={level}, dedup={dedup}, totalTime={time:.1f}ms"
         ),
+        log_outage="L1 semantic search failed: error={error}, time={time:.1f}ms",
         log_failed="look-up failed: {error}",
     ),
 }

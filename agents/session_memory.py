@@ -16,8 +16,9 @@ from knowledge_lookup.retrievers.text_span import TextSpan
 BEST_FIRST = (RelevanceLevel.PRECISE, RelevanceLevel.HIGHLY_RELEVANT, RelevanceLevel.REFERENCE, None)
 Way = Literal["exact", "semantic", "section"]
 """How a text came to be delivered: by keyword match, by semantic search, or because its section was asked for."""
-Outcome = Literal["delivered", "withheld", "nothing", "refused"]
-"""Of a look-up: it delivered something; all that it found had been given; it found nothing; a limit refused it."""
+Outcome = Literal["delivered", "withheld", "nothing", "refused", "unavailable"]
+"""Of a look-up: it delivered something; all that it found had been given; it found nothing; a limit refused it;
+semantic search failed and there was no exact match, so that nobody knows."""
 
 
 class DeliveredText(BaseModel):
@@ -49,7 +50,8 @@ class RememberedLookup(BaseModel):
     """One look-up of a session.
 
     :param number: Position in the session, from 1.
-    :param question: Identifies the question; see :func:`question_key`.
+    :param question: Identifies the question; see :func:`question_key`. Empty where semantic search failed: such a
+        question isn't answered, and may be asked again.
     :param corpus: Identifies the documents that there were.
     :param outcome: What came of it.
     :param delivered: What was delivered.

@@ -4,6 +4,7 @@ Sessions are kept in order of their last use. The idle ones are therefore always
 expiry and the limit take from there, without ever looking through all sessions.
 """
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -12,6 +13,10 @@ from dataclasses import dataclass, field
 
 from knowledge_lookup.agents.action_memory_store import LOOKUPS_KEPT_WITHOUT_TEXT
 from knowledge_lookup.agents.session_memory import Claim, RememberedLookup, SessionMemory
+from knowledge_lookup.retrievers.fork_safety import hold_during_fork
+
+_LONGEST_KEPT_ID = 255
+"""A session's id may come from outside; of a longer one a digest is kept."""
 
 
 @dataclass
@@ -54,6 +59,7 @@ class InMemoryActionMemoryStore:
         self._max_sessions = max_sessions
         self._clock = clock
         self._lock = threading.Lock()
+        hold_during_fork(self._lock)
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     def claim(self, session_id: str, domain: str, file_path: str) -> bool:
@@ -102,13 +108,27 @@ class InMemoryActionMemoryStore:
             session.lookups.append(lookup)
             return True
 
+    def replace(self, session_id: str, memory: SessionMemory) -> None:
+        """Put another memory in the place of a session's.
+
+        :param session_id: The session.
+        :param memory: What it has from now on; an empty one forgets the session.
+        """
+        with self._lock:
+            if not memory.claims and not memory.lookups:
+                self._sessions.pop(_key(session_id), None)
+                return
+            session = self._use(session_id) or self._begin(session_id)
+            session.claims = {(claim.file_path, claim.section): claim for claim in memory.claims}
+            session.lookups = list(memory.lookups)
+
     def clear(self, session_id: str) -> None:
         """Forget a session.
 
         :param session_id: The session.
         """
         with self._lock:
-            self._sessions.pop(session_id, None)
+            self._sessions.pop(_key(session_id), None)
 
     def close(self) -> None:
         """Forget all sessions."""
@@ -116,7 +136,7 @@ class InMemoryActionMemoryStore:
             self._sessions.clear()
 
     def _begin(self, session_id: str) -> _Session:
-        session = self._sessions[session_id] = _Session(last_used=self._clock())
+        session = self._sessions[_key(session_id)] = _Session(last_used=self._clock())
         if len(self._sessions) > self._max_sessions:
             self._sessions.popitem(last=False)
         return session
@@ -129,8 +149,15 @@ class InMemoryActionMemoryStore:
             if oldest.last_used >= now - self._ttl_seconds:
                 break
             del self._sessions[oldest_id]
-        session = self._sessions.get(session_id)
+        key = _key(session_id)
+        session = self._sessions.get(key)
         if session is not None:
             session.last_used = now
-            self._sessions.move_to_end(session_id)
+            self._sessions.move_to_end(key)
         return session
+
+
+def _key(session_id: str) -> str:
+    if len(session_id) <= _LONGEST_KEPT_ID:
+        return session_id
+    return f"sha256:{hashlib.sha256(session_id.encode('utf-8', 'surrogatepass')).hexdigest()}"

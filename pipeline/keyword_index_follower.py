@@ -2,11 +2,13 @@
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from knowledge_lookup.pipeline.ingestion.source_document import has_own_title
 from knowledge_lookup.pipeline.storage import (
     DatabaseError,
+    DatabaseUnavailableError,
     DocumentRecord,
     DocumentRepository,
     DocumentStatus,
@@ -14,6 +16,7 @@ from knowledge_lookup.pipeline.storage import (
     ReadyDocument,
 )
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.keyword_match import KeywordEntry
 
@@ -32,6 +35,7 @@ class KeywordIndexFollower:
     :param documents: The rows.
     :param changes: The sequence of changes.
     :param bm25_index: The search by words, told which documents changed.
+    :param entries_of_files: Reads the entries from the files, for a start while the database is away.
     :param interval_seconds: Pause between two looks at the sequence.
     """
 
@@ -41,6 +45,7 @@ class KeywordIndexFollower:
         documents: DocumentRepository,
         changes: IndexChanges,
         bm25_index: Bm25Index,
+        entries_of_files: Callable[[], Iterable[KeywordEntry]],
         *,
         interval_seconds: float = 1.0,
     ) -> None:
@@ -48,6 +53,7 @@ class KeywordIndexFollower:
         self._documents = documents
         self._changes = changes
         self._bm25_index = bm25_index
+        self._entries_of_files = entries_of_files
         self._interval = interval_seconds
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -55,18 +61,40 @@ class KeywordIndexFollower:
         self._applied: set[int] = set()
         """Changes after ``_read_up_to`` that were applied; others may yet become visible among them."""
         self._is_failing = False
+        self.error: DatabaseUnavailableError | None = None
+        """Why the index is that of the files and not that of the rows; None while it follows the rows."""
 
     def load(self) -> None:
-        """Fill the index from the documents that are ready.
+        """Fill the index from the documents that are ready; while the database is away, from the files.
 
-        :raises DatabaseError: If the database can't be read.
+        :raises DatabaseError: If the database refuses to be read.
+        :raises KnowledgeBaseError: If the database is away and the files can't be read either.
         """
+        try:
+            self._load_rows()
+        except DatabaseUnavailableError as error:
+            _LOGGER.warning("the keyword index is made from the files until the database is back: %s", error)
+            self.error = error
+            self._index.update(self._entries_of_files())
+
+    def _load_rows(self) -> None:
         # The position first: what changes while the rows are read is read again.
         self._read_up_to = self._changes.latest_id()
-        self._index.update(map(keyword_entry, self._documents.iter_ready()))
+        if self.error is None:
+            self._index.update(map(keyword_entry, self._documents.iter_ready()))
+            return
+        entries = {entry.file_path: entry for entry in map(keyword_entry, self._documents.iter_ready())}
+        self._index.update(entries.values())
+        for file_path in [entry.file_path for entry in self._index if entry.file_path not in entries]:
+            self._index.remove(file_path)
+        self.error = None
 
     def start(self) -> None:
-        """Follow the changes from now on."""
+        """Follow the changes from now on; in forked children, too."""
+        call_after_fork(self._follow_in_child)
+        self._start_thread()
+
+    def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._follow, name="keyword-index-follower", daemon=True)
         self._thread.start()
 
@@ -94,10 +122,21 @@ class KeywordIndexFollower:
         self._read_up_to = max([self._read_up_to, *settled])
         self._applied = {change.id for change in changes if change.id > self._read_up_to}
 
+    def _follow_in_child(self) -> None:
+        is_over = self._stopped.is_set()
+        self._stopped = threading.Event()  # the parent's has a lock inside, which its thread may have held
+        if is_over:
+            self._stopped.set()
+        else:
+            self._start_thread()
+
     def _follow(self) -> None:
         while not self._stopped.wait(self._interval):
             try:
-                self.catch_up()
+                if self.error is None:
+                    self.catch_up()
+                else:
+                    self._load_rows()
             except DatabaseError as error:
                 if not self._is_failing:
                     _LOGGER.warning("changes by other processes can't be read at the moment, will try again: %s", error)

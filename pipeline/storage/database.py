@@ -17,8 +17,8 @@ from knowledge_lookup.pipeline.storage.database_url import read_url, shown
 from knowledge_lookup.pipeline.storage.engines import WRITING, build_engine
 from knowledge_lookup.pipeline.storage.errors import SchemaNotCurrentError
 from knowledge_lookup.pipeline.storage.failures import FAILURES, is_lock_conflict, translated
-from knowledge_lookup.pipeline.storage.fork_safety import call_after_fork
 from knowledge_lookup.pipeline.storage.revision import REQUIRED_REVISION, revision_of
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 
 T = TypeVar("T")
 
@@ -40,11 +40,14 @@ class Database:
 
     :param url: ``mysql+pymysql://...`` or ``sqlite:///...``; None is a SQLite file in ``data_dir``.
     :param data_dir: The folder of the embedded database; made when it is first needed.
+    :param ensures_current: Whether :meth:`ensure_current` runs before the first read or write. (Before, a database that
+        is away would keep everything from being built that can do without it.)
     :raises DatabaseError: The URL is none, or of another kind.
     """
 
-    def __init__(self, url: str | None, *, data_dir: Path) -> None:
+    def __init__(self, url: str | None, *, data_dir: Path, ensures_current: bool = False) -> None:
         self._url = read_url(url, data_dir=data_dir)
+        self._is_checked = not ensures_current
         self._engine: Engine | None = None
         self._inherited: list[Engine] = []
         self._lock = threading.Lock()
@@ -76,6 +79,10 @@ class Database:
         :raises DatabaseUnavailableError: The database doesn't answer.
         :raises DatabaseError: The database refused.
         """
+        self._check()
+        return self._read(work)
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
         try:
             with self.engine.connect() as connection, connection.begin():
                 return work(connection)
@@ -91,6 +98,7 @@ class Database:
         :raises UnstorableValueError: A value doesn't fit into its column.
         :raises DatabaseError: The database refused.
         """
+        self._check()
         started = time.monotonic()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -112,7 +120,7 @@ class Database:
         """
         if self.is_sqlite and not Path(str(self._url.database)).exists():
             return None
-        return self.read(revision_of)
+        return self._read(revision_of)
 
     def ensure_current(self) -> None:
         """Make sure that the tables are those of this version: SQLite is migrated, a server only checked.
@@ -159,6 +167,11 @@ class Database:
         from knowledge_lookup.pipeline.storage.schema import downgrade
 
         downgrade(self._url, revision)
+
+    def _check(self) -> None:
+        if not self._is_checked:
+            self.ensure_current()
+            self._is_checked = True
 
     def close(self) -> None:
         """Close all connections; a later use opens new ones."""

@@ -102,15 +102,27 @@ async def test_a_question_beyond_the_knowledge_base_is_not_answered_from_an_earl
     assert "来源" not in answer
 
 
-async def test_a_look_up_that_fails_is_said_and_not_tried_again(bundle: KnowledgePipeline) -> None:
-    milvus = bundle.settings.milvus.model_copy(update={"uri": "http://127.0.0.1:1", "timeout_seconds": 0.5})
-    broken = bundle.settings.model_copy(update={"milvus": milvus})
-    with KnowledgePipeline.from_settings(broken, embed_model=bundle.embed_model) as pipeline:
-        handler = pipeline.executor("s1").run("ERR_TIMEOUT E17")
+async def test_a_look_up_that_fails_is_said_and_not_tried_again(bundle_settings: Settings) -> None:
+    with KnowledgePipeline.from_settings(bundle_settings, embed_model=MockEmbedding(embed_dim=3)) as pipeline:
+        handler = pipeline.executor("s1").run("今天中午吃什么")
         calls = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
         answer = str(await handler)
     assert len(calls) == 1
-    assert "知识库检索失败，无法作答：Milvus" in answer
+    assert "知识库检索失败，无法作答：collection 'knowledge_chunks'" in answer
+
+
+async def test_without_semantic_search_the_answer_says_so_and_has_what_matches_exactly(
+    bundle: KnowledgePipeline,
+) -> None:
+    milvus = bundle.settings.milvus.model_copy(update={"uri": "http://127.0.0.1:1", "timeout_seconds": 0.5})
+    broken = bundle.settings.model_copy(update={"milvus": milvus})
+    with KnowledgePipeline.from_settings(broken, embed_model=bundle.embed_model) as pipeline:
+        answer = str(await pipeline.executor("s1").run("ERR_TIMEOUT E17"))
+        assert "语义检索暂不可用" in answer
+        assert "来源：knowledge_base/api/payment-errors.md" in answer
+        answer = str(await pipeline.executor("s2").run("今天中午吃什么"))
+        assert "语义检索暂不可用" in answer
+        assert "没有找到" not in answer
 
 
 async def test_the_llm_gets_the_prompt_the_question_and_the_observation(

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pymysql
 import pymysql.connections
 
-from .processes import free_ports, running
+from .processes import Server, free_ports, running
 
 MISSING = "mariadbd and mariadb-install-db are not on this machine (Debian: apt-get install mariadb-server)"
 _START_SECONDS = 60
@@ -20,10 +20,12 @@ class MariaDBServer:
     """A running server.
 
     :param port: Port on 127.0.0.1; ``root`` has no password.
+    :param process: The process.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: Server) -> None:
         self.port = port
+        self.process = process
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -85,16 +87,17 @@ def mariadb_server(folder: Path) -> Iterator[MariaDBServer]:
         *(server, "--no-defaults", "--user=root", f"--datadir={data}"),
         *(f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
         *("--bind-address=127.0.0.1", f"--port={port}", "--skip-networking=0"),
-        # Nobody needs these data after a crash of the machine.
+        # Nobody needs these data after a crash of the machine; but what was committed outlives a killed process.
         *(
-            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=64M",
             "--innodb-flush-method=nosync",
             "--skip-name-resolve",
         ),
     ]
-    with running(command, log=folder / "log", answers=lambda: _answers(port), start_seconds=_START_SECONDS):
-        yield MariaDBServer(port)
+    process = Server(command, log=folder / "log", answers=lambda: _answers(port), start_seconds=_START_SECONDS)
+    with running(process):
+        yield MariaDBServer(port, process)
 
 
 def _answers(port: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .processes import free_ports, running
+from .processes import Server, free_ports, running
 
 MISSING = 'the Milvus server is not installed (pip install "knowledge-lookup[servers]")'
 _START_SECONDS = 100
@@ -24,14 +24,26 @@ def is_installed() -> bool:
 
 @contextmanager
 def milvus_server(folder: Path) -> Iterator[str]:
-    """Run a server.
+    """Run a server; see :func:`milvus_process`.
+
+    :param folder: An empty folder for program and data.
+    :returns: A context manager that gives the URI for pymilvus.
+    :raises ModuleNotFoundError: The package is missing.
+    """
+    with milvus_process(folder) as (uri, _):
+        yield uri
+
+
+@contextmanager
+def milvus_process(folder: Path) -> Iterator[tuple[str, Server]]:
+    """Run a server that can be stopped and started again.
 
     The package's own ``milvus-server`` command leaves the ports of the embedded etcd as they are, starts the
     server as a child that outlives it, and settles on another port than the given one if that is taken. So
     only its parts that write the configuration and unpack the program are used here.
 
     :param folder: An empty folder for program (250 MB, unpacked each time) and data.
-    :returns: A context manager that gives the URI for pymilvus.
+    :returns: A context manager that gives the URI for pymilvus, and the process.
     :raises ModuleNotFoundError: The package is missing.
     """
     milvus = importlib.import_module("milvus")
@@ -49,19 +61,22 @@ def milvus_server(folder: Path) -> Iterator[str]:
         "METRICS_PORT": str(health_port),
         "MILVUS_RUN_DIR": str(folder / "run"),
     }
-    with running(
+    process = Server(
         [folder / "bin" / "milvus", "run", "standalone"],
         log=folder / "logs" / "output.log",
         answers=lambda: _is_healthy(health_port),
         start_seconds=_START_SECONDS,
         cwd=folder,
         env=environment,
-    ) as process_id:
-        try:
-            yield f"http://127.0.0.1:{port_of['proxy_port']}"
-        finally:
-            # The only thing that the server keeps elsewhere.
-            Path(f"/tmp/milvus/server_id_{process_id}").unlink(missing_ok=True)
+    )
+    try:
+        with running(process):
+            yield f"http://127.0.0.1:{port_of['proxy_port']}", process
+    finally:
+        # The only thing that the server keeps elsewhere, one of each start.
+        for left in Path("/tmp/milvus").glob("server_id_*"):
+            if not Path(f"/proc/{left.name.removeprefix('server_id_')}").exists():
+                left.unlink(missing_ok=True)
 
 
 def _etcd_config(client_port: int, peer_port: int) -> str:

@@ -29,17 +29,8 @@ def free_ports(count: int) -> list[int]:
         return [opened.getsockname()[1] for opened in sockets]
 
 
-@contextmanager
-def running(
-    command: Sequence[str | Path],
-    *,
-    log: Path,
-    answers: Callable[[], bool],
-    start_seconds: float,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Iterator[int]:
-    """Run a server until the block ends.
+class Server:
+    """A server process that can be stopped and frozen, and started again on the same data.
 
     :param command: The program and its arguments.
     :param log: File for everything that it prints.
@@ -47,25 +38,86 @@ def running(
     :param start_seconds: How long to wait for that.
     :param cwd: Folder to run it in.
     :param env: Its environment; None is this process's own.
-    :returns: A context manager that gives the process id.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        answers: Callable[[], bool],
+        start_seconds: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = [str(part) for part in command]
+        self._log = log
+        self._answers = answers
+        self._start_seconds = start_seconds
+        self._cwd = cwd
+        self._env = None if env is None else dict(env)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process_id(self) -> int:
+        """The process; only while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the server.
+
+        :param wait: Whether to wait until it answers.
+        :raises ServerStartError: The server ended before it answered, or didn't answer in time.
+        """
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._cwd,
+                env=self._env,
+                start_new_session=True,  # an interrupt at the terminal is for pytest alone, which then stops the server
+                preexec_fn=_dying_with_parent(),  # noqa: PLW1509 (one system call, which takes no lock)
+            )
+        if wait:
+            _wait(self._process, self._log, self._answers, self._start_seconds)
+
+    def kill(self) -> None:
+        """Kill the server and its children; one that doesn't run is no error."""
+        # Nothing is gained by letting the server shut down in order (Milvus: 10 seconds).
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Have the server do nothing; its connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have a frozen server go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process_id, number)
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Run a server until the block ends.
+
+    :param server: The server.
+    :returns: A context manager that gives the server, which answers.
     :raises ServerStartError: The server ended before it answered, or didn't answer in time.
     """
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            start_new_session=True,  # an interrupt at the terminal is for pytest alone, which then stops the server
-            preexec_fn=_dying_with_parent(),  # noqa: PLW1509 (one system call, which takes no lock)
-        )
     try:
-        _wait(process, log, answers, start_seconds)
-        yield process.pid
+        server.start()
+        yield server
     finally:
-        _stop(process)
+        server.kill()
 
 
 def exit_code(child: int, *, seconds: float = 20) -> int:
@@ -94,14 +146,6 @@ def _wait(process: subprocess.Popen[bytes], log: Path, answers: Callable[[], boo
             tail = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise ServerStartError(f"{process.args!r} {what}; the end of its output:\n{tail}")
         time.sleep(0.1)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    # The data are thrown away, so nothing is gained by letting the server shut down in order (Milvus: 10 seconds).
-    # The whole group, in case that it has children.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _dying_with_parent() -> Callable[[], None] | None:

@@ -1,0 +1,1 @@
+"""Other systems fail in the middle of traffic, and come back."""

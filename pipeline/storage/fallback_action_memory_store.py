@@ -129,6 +129,7 @@ class FallbackActionMemoryStore:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(self._timeout)
+        self._breaker = CircuitBreaker()  # for one last try, however short ago the last failure is
         self._catch_up_all()
         if self._owed:
             _LOGGER.warning(

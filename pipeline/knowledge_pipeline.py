@@ -23,7 +23,7 @@ from knowledge_lookup.pipeline.explanation import Explanation, explain
 from knowledge_lookup.pipeline.ingestion.document_service import UploadResult
 from knowledge_lookup.pipeline.ingestion.sync_report import Progress, SyncReport
 from knowledge_lookup.pipeline.ingestion.synchronizer import SYNC_LEASE
-from knowledge_lookup.pipeline.pipeline_parts import PipelineParts
+from knowledge_lookup.pipeline.record_parts import RecordParts
 from knowledge_lookup.pipeline.settings import Settings
 from knowledge_lookup.pipeline.tuning import (
     ProfileStore,
@@ -31,10 +31,11 @@ from knowledge_lookup.pipeline.tuning import (
     TuningGoal,
     TuningReport,
 )
+from knowledge_lookup.retrievers.query_text import readable_query
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 
 
-class KnowledgePipeline(PipelineParts):
+class KnowledgePipeline(RecordParts):
     """A knowledge base with everything that looks things up in it.
 
     ::
@@ -116,9 +117,10 @@ class KnowledgePipeline(PipelineParts):
             return self._document_service.upload(source, name=name, category=category)
         path = Path(source)
         try:
-            raw = path.read_bytes()
-        except OSError as error:
-            raise KnowledgeBaseError(f"'{path}' can't be read ({error.strerror}): give the path of a file") from error
+            raw = self._files.read_elsewhere(path)
+        except (OSError, ValueError) as error:  # a path with NUL is a ValueError
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise KnowledgeBaseError(f"'{path}' can't be read ({reason}): give the path of a file") from error
         return self._document_service.upload(raw, name=path.name if name is None else name, category=category)
 
     def delete(self, file_path: str) -> bool:
@@ -234,7 +236,9 @@ class KnowledgePipeline(PipelineParts):
         :returns: Keyword matches, passages with their evidence, and the thresholds.
         :raises KnowledgeLookupError: If semantic search is needed and can't be used.
         """
+        query = readable_query(query)
         retrieval = self._ranking.retrieve_with_evidence(QueryBundle(query))
+        retrieval.require_semantic_search()
         return explain(query, matches=retrieval.matches, nodes=retrieval.nodes, judge=self.judge)
 
     def evaluate(self, queries: Sequence[LabelledQuery], *, progress: Progress | None = None) -> EvaluationReport:
@@ -305,7 +309,12 @@ class KnowledgePipeline(PipelineParts):
         :param session_id: See :meth:`lookup_tool`.
         :returns: An agent; ``await executor.run(question)`` ends in an answer.
         """
-        return build_executor([self.lookup_tool(session_id)], self.llm, locale=self.settings.locale)
+        return build_executor(
+            [self.lookup_tool(session_id)],
+            self.llm,
+            locale=self.settings.locale,
+            timeout_seconds=self.settings.llm.timeout_seconds,
+        )
 
     def planner(self) -> Planner:
         """Build the planner, which knows the map of the knowledge base.
@@ -313,7 +322,8 @@ class KnowledgePipeline(PipelineParts):
         :returns: A planner; its map is that of this moment.
         :raises DatabaseError: If the database can't be used.
         """
-        return build_planner(self.llm, self.knowledge_map(), locale=self.settings.locale)
+        seconds = self.settings.llm.timeout_seconds
+        return build_planner(self.llm, self.knowledge_map(), locale=self.settings.locale, timeout_seconds=seconds)
 
     def plan_and_execute(self, session_id: str) -> PlanAndExecute:
         """Build the workflow that plans, has the executor carry out each step in one session, and composes an answer.
@@ -322,4 +332,10 @@ class KnowledgePipeline(PipelineParts):
         :returns: A workflow; ``await workflow.run(user_msg=question)`` ends in an answer.
         :raises DatabaseError: If the database can't be used.
         """
-        return PlanAndExecute(self.planner(), self.executor(session_id), self.llm, locale=self.settings.locale)
+        return PlanAndExecute(
+            self.planner(),
+            self.executor(session_id),
+            self.llm,
+            locale=self.settings.locale,
+            timeout_seconds=self.settings.llm.timeout_seconds,
+        )

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
 from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
 from knowledge_lookup.agents.knowledge_lookup import KnowledgeLookup
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
 from knowledge_lookup.agents.session_rules import SessionRules
+from knowledge_lookup.agents.tool_invocation import InvocationRecorder
 from knowledge_lookup.pipeline.errors import ConfigurationError
 from knowledge_lookup.pipeline.evidence_profiles import known_evidence_profile, resolve_evidence_profile
 from knowledge_lookup.pipeline.ingestion_parts import IngestionParts
@@ -17,8 +19,12 @@ from knowledge_lookup.pipeline.question_similarity import same_question_similari
 from knowledge_lookup.pipeline.storage import (
     BackgroundInvocationRecorder,
     DocumentStatus,
-    InvocationRepository,
+    FallbackActionMemoryStore,
+    QueryHashingRecorder,
+    RecordSpool,
+    SpoolingInvocationRepository,
     SqlActionMemoryStore,
+    hash_key_in,
 )
 from knowledge_lookup.pipeline.tuning import (
     CorpusDocument,
@@ -99,13 +105,13 @@ class PipelineParts(IngestionParts):
     def memory(self) -> RetrievedDocTracker:
         """The action memory."""
         session = self.settings.session
-        store: ActionMemoryStore
+        in_process = InMemoryActionMemoryStore(ttl_seconds=session.ttl_seconds, max_sessions=session.max_sessions)
+        store: ActionMemoryStore = in_process
         if session.backend == "database":
-            store = SqlActionMemoryStore(
+            in_database = SqlActionMemoryStore(
                 self.database, ttl_seconds=session.ttl_seconds, max_sessions=session.max_sessions
             )
-        else:
-            store = InMemoryActionMemoryStore(ttl_seconds=session.ttl_seconds, max_sessions=session.max_sessions)
+            store = FallbackActionMemoryStore(in_database, in_process, timeout_seconds=session.timeout_seconds)
         tracker = RetrievedDocTracker(store)
         self._closers.append(tracker.close)
         return tracker
@@ -127,9 +133,21 @@ class PipelineParts(IngestionParts):
     @lazy_part
     def recorder(self) -> BackgroundInvocationRecorder:
         """Writes one record a look-up, off the hot path."""
-        recorder = BackgroundInvocationRecorder(InvocationRepository(self.database))
-        self._closers.append(recorder.close)
+        spool = RecordSpool(Path(self.settings.data_dir) / "spool.db")
+        repository = SpoolingInvocationRepository(self.database, spool)
+        recorder = BackgroundInvocationRecorder(repository)
+        self._closers.extend([repository.close, recorder.close])
         return recorder
+
+    @property
+    def _private_recorder(self) -> InvocationRecorder:
+        """The recorder, behind what hashes queries if the settings ask for that: no text reaches queue or disk."""
+        records = self.settings.records
+        if not records.hash_queries:
+            return self.recorder
+        given = records.hash_key
+        key = hash_key_in(self.settings.data_dir) if given is None else given.get_secret_value().encode()
+        return QueryHashingRecorder(self.recorder, key)
 
     @lazy_part
     def _knowledge_lookup(self) -> KnowledgeLookup:
@@ -183,15 +201,19 @@ class PipelineParts(IngestionParts):
         memory: RetrievedDocTracker | None = None,
         is_recorded: bool = True,
     ) -> KnowledgeLookup:
-        return KnowledgeLookup(
+        follower = self._index_follower
+        lookup = KnowledgeLookup(
             retriever,
             self.judge,
             self.memory if memory is None else memory,
             self.keyword_index,
             self._files,
             rules=self.session_rules,
-            recorder=self.recorder if is_recorded else None,
+            recorder=self._private_recorder if is_recorded else None,
             tool_name=tool_name,
             source_root=self._files.root_name,
             locale=self.settings.locale,
+            l0_error=lambda: follower.error,
         )
+        self._closers.append(lookup.close)
+        return lookup

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
+from knowledge_lookup.pipeline.observation_settings import AlertSettings, RecordSettings
 from knowledge_lookup.pipeline.settings_section import SettingsError, SettingsProblem, SettingsSection
 from knowledge_lookup.pipeline.settings_sources import SettingsSources
 
@@ -127,6 +128,10 @@ class LlmSettings(SettingsSection):
     api_key: SecretStr | None = Field(default=None, min_length=1)
     """Key of the endpoint for ``openai-like``. Default: null."""
 
+    timeout_seconds: float = Field(default=120.0, gt=0, le=3600)
+    """How long one answer of the model may take, the client's retries included, in seconds, above 0 and at most 3600.
+    Default: 120."""
+
 
 class KeywordSettings(SettingsSection):
     """Exact match (L0)."""
@@ -208,6 +213,10 @@ class SessionSettings(SettingsSection):
     max_sessions: int = Field(default=10_000, ge=1)
     """How many sessions are remembered at once, at least 1; the longest unused go first. Default: 10000."""
 
+    timeout_seconds: float = Field(default=2.0, gt=0)
+    """How long a look-up waits for a memory in the database, in seconds, above 0; after that the session goes on in
+    this process until the database is back. Default: 2."""
+
     max_lookups: int | None = Field(default=None, ge=1)
     """How many look-ups one session may make, at least 1. Default: null, any number."""
 
@@ -262,6 +271,12 @@ class Settings(SettingsSection):
 
     session: SessionSettings = Field(default_factory=SessionSettings)
     """The action memory."""
+
+    records: RecordSettings = Field(default_factory=RecordSettings)
+    """What is recorded of each look-up."""
+
+    alerts: AlertSettings = Field(default_factory=AlertSettings)
+    """When the records call for attention."""
 
     @classmethod
     def load(cls, path: Path | str | None = None) -> Self:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -21,6 +29,7 @@ from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 _LONGEST_SHOWN_VALUE = 60
 _TRUTH_VALUE = "truth_value"
+_IN_WORDS: Mapping[Any, str] = {types.NoneType: "null", Path: "a path", bool: "true, false"}
 
 
 @dataclass(frozen=True)
@@ -94,9 +103,9 @@ class SettingsSection(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_truth_values(cls, value: Any) -> Any:
-        # No setting is a truth value, and pydantic would take `yes` for the number 1.
-        if isinstance(value, bool):
+    def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
+        # Pydantic would take `yes` for the number 1.
+        if isinstance(value, bool) and bool not in _kinds(cls.model_fields[str(info.field_name)]):
             raise PydanticCustomError(_TRUTH_VALUE, "a truth value")
         return value
 
@@ -197,13 +206,11 @@ def _in_words(kind: Any, field: FieldInfo) -> str:
         return ", ".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
         return f"a list of at least one of {_in_words(get_args(kind)[0], field)} (in the environment as JSON)"
-    if kind is types.NoneType:
-        return "null"
-    if kind is Path:
-        return "a path"
+    if kind in _IN_WORDS:
+        return _IN_WORDS[kind]
     if kind in {int, float}:
         return " ".join(["a whole number" if kind is int else "a finite number", *_limits(field)])
-    return f"text{' that is not empty' if _has_least_length(field) else ''} (numbers and dates in quotes)"
+    return f"text{_least_length(field)} (numbers and dates in quotes)"
 
 
 def _limits(field: FieldInfo) -> Iterator[str]:
@@ -217,8 +224,9 @@ def _limits(field: FieldInfo) -> Iterator[str]:
                 yield f"up to {value}"
 
 
-def _has_least_length(field: FieldInfo) -> bool:
-    return any(isinstance(limit, MinLen) for limit in field.metadata)
+def _least_length(field: FieldInfo) -> str:
+    least = next((limit.min_length for limit in field.metadata if isinstance(limit, MinLen)), 0)
+    return "" if least == 0 else " that is not empty" if least == 1 else f" of at least {least} characters"
 
 
 def _kinds(field: FieldInfo) -> tuple[Any, ...]:

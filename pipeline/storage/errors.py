@@ -17,3 +17,7 @@ class SchemaNotCurrentError(DatabaseError):
 
 class UnstorableValueError(DatabaseError):
     """A value doesn't fit into its column; no retry will help."""
+
+
+class HashKeyError(KnowledgeLookupError):
+    """The key with which queries are hashed can't be had; nothing may be recorded without it."""

@@ -45,6 +45,8 @@ class IngestionParts(StoreParts):
 
     @lazy_part
     def _writer(self) -> DocumentWriter:
+        # A look-up does without the database, what writes doesn't: it says so before anything is loaded.
+        self.documents.count()
         return DocumentWriter(
             documents=self.documents,
             chunk_store=self.chunk_store,

@@ -138,7 +138,7 @@ class KeywordIndexFollower:
                 else:
                     self._load_rows()
             except DatabaseError as error:
-                if not self._is_failing:
+                if not self._is_failing and self.error is None:
                     _LOGGER.warning("changes by other processes can't be read at the moment, will try again: %s", error)
                 self._is_failing = True
             else:

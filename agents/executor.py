@@ -24,12 +24,19 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context, StopEvent, step
 
 from knowledge_lookup.agents.invented_arguments import without_inventions
+from knowledge_lookup.agents.language_model import (
+    DEFAULT_TIMEOUT_SECONDS,
+    LanguageModelError,
+    LanguageModelTimeoutError,
+    answer_in_time,
+)
 from knowledge_lookup.agents.prompts import executor_prompt
 from knowledge_lookup.agents.react_corrections import (
     CorrectionStep,
     RejectedStep,
     closing_request,
     is_template,
+    model_failed,
     no_answer,
     rejection,
     repetition,
@@ -41,6 +48,8 @@ from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.retrievers.normal_form import normal_form
 
 DEFAULT_MAX_ITERATIONS = 8
+TIMED_OUT_KEY = "language_model_timed_out"
+"""In a run's ``Context`` store: whether the run ended because the language model did not answer in time."""
 _CALLS_KEY = "current_tool_calls"
 
 
@@ -52,12 +61,17 @@ class KnowledgeExecutor(ReActAgent):
     the run makes no progress any more, the LLM is called once more, with all the results so far, to close with what it
     has; if that yields no answer either, the answer says so and names what was retrieved.
 
+    A language model that fails or takes too long ends the run: with a ``LanguageModelError`` before anything was
+    retrieved, afterwards with an answer that says so and names what was retrieved.
+
     :param locale: Language of what the model is told.
     :param max_iterations: LLM calls before the closing one, at least 1; ``run(max_iterations=...)`` overrides it.
+    :param timeout_seconds: How long one call of the LLM may take, the client's retries included; seconds, above 0.
     """
 
     locale: Locale = Field(default="zh")
     max_iterations: int = Field(default=DEFAULT_MAX_ITERATIONS, ge=1)
+    timeout_seconds: float = Field(default=DEFAULT_TIMEOUT_SECONDS, gt=0)
 
     async def _init_context(self, ctx: Context, ev: AgentWorkflowStartEvent) -> None:
         await super()._init_context(ctx, ev)
@@ -67,6 +81,7 @@ class KnowledgeExecutor(ReActAgent):
         # A run that failed, as with an endpoint that is down, leaves its steps in the context.
         await ctx.store.set(self.reasoning_key, [])
         await ctx.store.set(_CALLS_KEY, [])
+        await ctx.store.set(TIMED_OUT_KEY, False)
 
     async def take_step(
         self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
@@ -78,19 +93,25 @@ class KnowledgeExecutor(ReActAgent):
         :param tools: The tools.
         :param memory: Not used; the base class passes it.
         :returns: A tool call, an answer, or what the model has to be told, as retry message.
+        :raises LanguageModelError: If the LLM fails or takes too long before anything was retrieved.
         """
         history = llm_input[1:] if llm_input[0].role == MessageRole.SYSTEM else llm_input  # the formatter has its own
         reasoning: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
         question: str = await ctx.store.get("user_msg_str", default="")
         so_far = RunSoFar(question, await ctx.store.get(_CALLS_KEY, default=[]))
         is_at_limit = await ctx.store.get("num_iterations", default=0) >= await self._allowed_steps(ctx)
-        if is_at_limit or so_far.is_stuck(reasoning):
-            return await self._closing_output(
-                ctx, self.formatter.format(tools, history, _results(reasoning)), so_far, tools
-            )
-
-        messages = self.formatter.format(tools, history, reasoning)
-        response = await self._ask(ctx, messages)
+        try:
+            if is_at_limit or so_far.is_stuck(reasoning):
+                return await self._closing_output(
+                    ctx, self.formatter.format(tools, history, _results(reasoning)), so_far, tools
+                )
+            messages = self.formatter.format(tools, history, reasoning)
+            response = await self._ask(ctx, messages)
+        except LanguageModelError as error:
+            if not so_far.sources:
+                raise
+            await ctx.store.set(TIMED_OUT_KEY, isinstance(error, LanguageModelTimeoutError))
+            return await self._ending(ctx, model_failed(error, so_far.sources, self.locale), raw=None)
         output = self._read(response, tools, question)
         conversation = "\n".join(message.content or "" for message in messages if message.role == MessageRole.USER)
         arguments = without_inventions(
@@ -148,9 +169,8 @@ class KnowledgeExecutor(ReActAgent):
         return int(await ctx.store.get("max_iterations", default=self.max_iterations))
 
     async def _ask(self, ctx: AgentContext, messages: list[ChatMessage]) -> ChatResponse:
-        if self.streaming:
-            return await self._get_streaming_response(ctx, messages)
-        return await self._get_response(messages)
+        answer = self._get_streaming_response(ctx, messages) if self.streaming else self._get_response(messages)
+        return await answer_in_time(answer, seconds=self.timeout_seconds)
 
     def _read(self, response: ChatResponse, tools: Sequence[AsyncBaseTool], question: str) -> ReactOutput:
         def says_nothing(text: str) -> bool:
@@ -171,17 +191,23 @@ class KnowledgeExecutor(ReActAgent):
             # Some chat templates refuse two messages of the user in a row.
             messages, request = messages[:-1], f"{last.content or ''}\n\n{request}"
         response = await self._ask(ctx, [*messages, ChatMessage(role=MessageRole.USER, content=request)])
+        if not (response.message.content or "").strip():
+            # What answers with nothing to the last is no model: an empty body, or a page that isn't an event stream.
+            raise LanguageModelError("the language model's answer is empty: check llm.base-url and llm.model")
         output = self._read(response, tools, await ctx.store.get("user_msg_str", default=""))
         text = output.answer if output.problem is None else ""
         if output.problem is Problem.NO_STEP and so_far.sources and not self._is_template(output.thought):
             text = output.thought  # with results at hand, that is where small models put the answer
-        text = text or no_answer(so_far.sources, self.locale)
+        return await self._ending(ctx, text or no_answer(so_far.sources, self.locale), raw=_raw(response))
+
+    async def _ending(self, ctx: AgentContext, text: str, *, raw: Any) -> AgentOutput:
+        """End the run with an answer; of the steps, the conversation keeps those that have a result."""
         reasoning = await ctx.store.get(self.reasoning_key, default=[])
         answer = ResponseReasoningStep(thought="", response=text)
         await ctx.store.set(self.reasoning_key, [*_results(reasoning), answer])
         return AgentOutput(
             response=ChatMessage(role=MessageRole.ASSISTANT, content=text),
-            raw=_raw(response),
+            raw=raw,
             current_agent_name=self.name,
         )
 
@@ -192,6 +218,7 @@ def build_executor(
     *,
     locale: Locale = "zh",
     max_iterations: int = DEFAULT_MAX_ITERATIONS,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> KnowledgeExecutor:
     """Build the executor.
 
@@ -208,6 +235,7 @@ def build_executor(
     :param llm: Any LlamaIndex LLM.
     :param locale: Language of the prompt.
     :param max_iterations: LLM calls before the run is closed, at least 1.
+    :param timeout_seconds: How long one LLM call may take, the client's retries included; seconds, above 0.
     :returns: An agent; ``await agent.run(question)`` ends in an answer.
     """
     return KnowledgeExecutor(
@@ -218,6 +246,7 @@ def build_executor(
         formatter=ReActChatFormatter(system_header=executor_prompt(locale)),
         locale=locale,
         max_iterations=max_iterations,
+        timeout_seconds=timeout_seconds,
     )
 
 

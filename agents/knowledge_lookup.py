@@ -14,6 +14,7 @@ from knowledge_lookup.agents.lookup_decision import DecisionMaker, LookupDecisio
 from knowledge_lookup.agents.lookup_journal import LookupCall, LookupJournal
 from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.messages import MESSAGES
+from knowledge_lookup.agents.ongoing_calls import OngoingCalls
 from knowledge_lookup.agents.outage import without_semantic_search
 from knowledge_lookup.agents.result_assembly import ResultAssembly
 from knowledge_lookup.agents.retrieved_doc_tracker import RetrievedDocTracker
@@ -33,13 +34,17 @@ from knowledge_lookup.retrievers.document_reader import DocumentReader
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval, KnowledgeRetriever
+from knowledge_lookup.retrievers.query_text import readable_query
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
 from knowledge_lookup.retrievers.tracing import traced
 
 logger = logging.getLogger(__name__)
 
+_MOST_TITLE_CHARACTERS = 1_000
+"""So much of a section's title is read; a beginning names a section as well."""
 _MOST_DECISIONS = 1000
 """A look-up is overtaken once by each other that is going on in its session."""
+_CLOSING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class KnowledgeLookup:
         l0_error: Callable[[], Exception | None] = lambda: None,
     ) -> None:
         self.memory = memory
+        self._ongoing = OngoingCalls()
         self.locale = locale
         self._retriever = retriever
         self._documents = documents
@@ -132,7 +138,7 @@ class KnowledgeLookup:
     def lookup(self, query: str, session_id: str | None = None, section_title: str | None = None) -> LookupResult:
         """Look up a query, or a section of the document that a query finds.
 
-        :param query: Keywords or a question.
+        :param query: Keywords or a question; of more than 8,000 characters the beginning alone is read and recorded.
         :param session_id: The session whose memory applies; None takes the one of ``session_context``, and
             without that no memory applies.
         :param section_title: Title of the section that is wanted, or its beginning; None for what answers the query.
@@ -143,7 +149,8 @@ class KnowledgeLookup:
         """
         call = self._begin(query, session_id, section_title)
         try:
-            return self._conclude(call, self._retrieved(call))
+            with self._ongoing:
+                return self._conclude(call, self._retrieved(call))
         except Exception as error:
             self._journal.failed(call, error)
             raise
@@ -189,6 +196,10 @@ class KnowledgeLookup:
             latency_ms=latency_ms,
         )
 
+    def close(self) -> None:
+        """Wait some seconds for the look-ups that threads are at, before what they use is closed."""
+        self._ongoing.wait(_CLOSING_SECONDS)
+
     def source_of(self, file_path: str) -> str:
         """Make the source that is shown for a document.
 
@@ -199,8 +210,8 @@ class KnowledgeLookup:
 
     def _begin(self, query: str, session_id: str | None, section_title: str | None) -> LookupCall:
         session = current_session_id(self.memory) if session_id is None else str(session_id)
-        has_section = section_title is not None and section_title.strip()
-        call = LookupCall(query, session, section_title if has_section else None)
+        section = "" if section_title is None else section_title.strip()[:_MOST_TITLE_CHARACTERS]
+        call = LookupCall(readable_query(query), session, section or None)
         self._journal.received(call)
         return call
 
@@ -221,6 +232,10 @@ class KnowledgeLookup:
         return ScopedQueryBundle(call.query, exclude_documents=held.documents, exclude_passages_of=held.passages)
 
     def _retrieved(self, call: LookupCall) -> KnowledgeRetrieval | None:
+        with self._ongoing:
+            return self._retrieved_in_scope(call)
+
+    def _retrieved_in_scope(self, call: LookupCall) -> KnowledgeRetrieval | None:
         bundle = self._scope(call)
         if bundle is None:
             return None
@@ -236,6 +251,10 @@ class KnowledgeLookup:
         return self._decider.repeated(situation)
 
     def _conclude(self, call: LookupCall, retrieval: KnowledgeRetrieval | None) -> LookupResult:
+        with self._ongoing:
+            return self._concluded(call, retrieval)
+
+    def _concluded(self, call: LookupCall, retrieval: KnowledgeRetrieval | None) -> LookupResult:
         if retrieval is not None:
             self._journal.retrieved(call, retrieval)
         if not call.normal_query:

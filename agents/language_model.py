@@ -1,10 +1,12 @@
 """Asking a language model one thing, in bounded time, where its failure must not stop the work around it."""
 
+import asyncio
 import threading
 import time
+from collections.abc import Awaitable
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM
@@ -12,16 +14,58 @@ from llama_index.core.llms import LLM
 from knowledge_lookup.agents.extractive_llm import ExtractiveLLM
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
+Answer = TypeVar("Answer")
+
+DEFAULT_TIMEOUT_SECONDS = 120.0
+"""How long one answer of a language model may take where the settings don't say."""
+
 
 class LanguageModelError(KnowledgeLookupError):
     """The language model did not answer."""
+
+
+class LanguageModelTimeoutError(LanguageModelError):
+    """The language model did not answer in time; another question would wait as long.
+
+    :param seconds: The time that it had.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the language model gave no answer within {seconds:g} s: check that the endpoint at llm.base-url is up, "
+            "or allow a slow model more by llm.timeout-seconds"
+        )
+        self.seconds = seconds
+
+
+async def answer_in_time(answer: Awaitable[Answer], *, seconds: float) -> Answer:
+    """Await an answer of a language model for a bounded time, which the client's own retries are part of.
+
+    A model that blocks the event loop can't be left; a client of an endpoint doesn't.
+
+    :param answer: The call.
+    :param seconds: Most seconds to wait, above 0.
+    :returns: The answer.
+    :raises LanguageModelTimeoutError: If it takes longer; the call is cancelled.
+    :raises LanguageModelError: If the call fails.
+    """
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await answer
+    except Exception as error:
+        if limit.expired():
+            raise LanguageModelTimeoutError(seconds) from error
+        raise LanguageModelError(
+            f"the language model failed ({one_line(error)}): check llm.base-url, llm.model and llm.api-key"
+        ) from error
 
 
 class BoundedChat:
     """Asks one question at a time, each for a bounded time.
 
     The call runs in a thread of its own, because a time-out of the client bounds one attempt and not its retries: a
-    client of an OpenAI-compatible endpoint makes up to 12 attempts of 60 seconds. A call that takes too long is left
+    client of an OpenAI-compatible endpoint makes several attempts of that time. A call that takes too long is left
     to itself; its thread ends with the client's own limits, or with the process.
 
     After three failures in a row the model is not asked for a minute, so that a thousand documents don't wait for an
@@ -54,7 +98,7 @@ class BoundedChat:
             answer = self._chat_in_time(instructions, material)
         except Exception as error:
             self._count_failure()
-            reason = f"no answer within {self._seconds:g} s" if isinstance(error, TimeoutError) else _one_line(error)
+            reason = f"no answer within {self._seconds:g} s" if isinstance(error, TimeoutError) else one_line(error)
             raise LanguageModelError(f"the language model failed ({reason})") from error
         with self._lock:
             self._failures = 0
@@ -105,5 +149,10 @@ def is_language_model(llm: LLM | None) -> TypeGuard[LLM]:
     return llm is not None and not isinstance(llm, ExtractiveLLM)
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Say what an error is in one line.
+
+    :param error: The error.
+    :returns: Its class and message, at most 300 characters.
+    """
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]

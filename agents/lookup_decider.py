@@ -31,6 +31,7 @@ from knowledge_lookup.postprocessors import (
 )
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval
+from knowledge_lookup.retrievers.tracing import traced
 
 DOMAIN_LIMIT = "DOMAIN_LIMIT"
 LOOKUP_LIMIT = "LOOKUP_LIMIT"
@@ -120,6 +121,7 @@ class LookupDecider:
             return self._nothing_stronger(situation, earlier, basis)
         return self._maker.nothing_found(situation, basis, reason=REPEATED_QUESTION)
 
+    @traced
     def retrieved(self, situation: Situation, retrieval: KnowledgeRetrieval) -> LookupDecision:
         """Decide on what a retrieval found.
 

@@ -104,7 +104,8 @@ class LookupJournal:
         if retrieval.l1_ms is None:
             self._log(call, self._messages.log_skipped)
         elif retrieval.l1_error is not None:
-            self._log(call, self._messages.log_outage, error=retrieval.l1_error, time=retrieval.l1_ms)
+            said = self._messages.log_outage.format(error=retrieval.l1_error, time=retrieval.l1_ms)
+            self._logger.warning("[%s] %s", call.request_id, said)
         else:
             similarity = self._top_similarity(retrieval)
             self._log(call, self._messages.log_semantic, similarity=similarity, time=retrieval.l1_ms)

@@ -9,7 +9,13 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM
 
 from knowledge_lookup.agents.json_answer import read_json_answer, text_of
-from knowledge_lookup.agents.language_model import is_language_model
+from knowledge_lookup.agents.language_model import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BoundedChat,
+    LanguageModelError,
+    answer_in_time,
+    is_language_model,
+)
 from knowledge_lookup.agents.prompts import read_prompt
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 
@@ -40,10 +46,14 @@ class Planner:
 
     :param llm: The language model; None and the embedded extractive responder are not asked.
     :param system_prompt: What the model is told before the question.
+    :param timeout_seconds: How long the model may take, the client's retries included; seconds, above 0.
     """
 
-    def __init__(self, llm: LLM | None, *, system_prompt: str) -> None:
+    def __init__(
+        self, llm: LLM | None, *, system_prompt: str, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> None:
         self._llm = llm if is_language_model(llm) else None
+        self._seconds = timeout_seconds
         self.system_prompt = system_prompt
 
     def plan(self, question: str, *, retrieved_domains: Sequence[str] = ()) -> tuple[PlanStep, ...]:
@@ -57,10 +67,12 @@ class Planner:
         if self._llm is None:
             return (PlanStep(question),)
         try:
-            answer = self._llm.chat(self._messages(question, retrieved_domains)).message.content
-        except Exception as error:
-            return _unplanned(question, f"{type(error).__name__}: {error}")
-        return _steps_of(answer or "", question)
+            answer = BoundedChat(self._llm, seconds=self._seconds).ask(
+                self.system_prompt, _asked(question, retrieved_domains)
+            )
+        except LanguageModelError as error:
+            return _unplanned(question, str(error))
+        return _steps_of(answer, question)
 
     async def aplan(self, question: str, *, retrieved_domains: Sequence[str] = ()) -> tuple[PlanStep, ...]:
         """Plan for a question without blocking the event loop; see :meth:`plan`.
@@ -71,21 +83,24 @@ class Planner:
         """
         if self._llm is None:
             return (PlanStep(question),)
-        try:
-            answer = (await self._llm.achat(self._messages(question, retrieved_domains))).message.content
-        except Exception as error:
-            return _unplanned(question, f"{type(error).__name__}: {error}")
-        return _steps_of(answer or "", question)
-
-    def _messages(self, question: str, retrieved_domains: Sequence[str]) -> list[ChatMessage]:
-        searched = f"\n\nretrieved_domains: {', '.join(retrieved_domains)}" if retrieved_domains else ""
-        return [
+        messages = [
             ChatMessage(role=MessageRole.SYSTEM, content=self.system_prompt),
-            ChatMessage(role=MessageRole.USER, content=question + searched),
+            ChatMessage(role=MessageRole.USER, content=_asked(question, retrieved_domains)),
         ]
+        try:
+            response = await answer_in_time(self._llm.achat(messages), seconds=self._seconds)
+        except LanguageModelError as error:
+            return _unplanned(question, str(error))
+        return _steps_of(response.message.content or "", question)
 
 
-def build_planner(llm: LLM | None, knowledge_map: str = "", *, locale: Locale = "zh") -> Planner:
+def build_planner(
+    llm: LLM | None,
+    knowledge_map: str = "",
+    *,
+    locale: Locale = "zh",
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Planner:
     """Build the planner.
 
     ::
@@ -98,12 +113,18 @@ def build_planner(llm: LLM | None, knowledge_map: str = "", *, locale: Locale = 
         ``available_knowledge_domains`` at the end of the system prompt; without a map there are neither that block
         nor the rules about it.
     :param locale: Language of the prompt.
+    :param timeout_seconds: How long the model may take for a plan, the client's retries included; seconds, above 0.
     :returns: The planner.
     """
     prompt = read_prompt("chat-planner-prompt", locale)
     if knowledge_map.strip():
         prompt = f"{prompt}\n{read_prompt('chat-planner-domains', locale)}\n{knowledge_map.strip()}\n"
-    return Planner(llm, system_prompt=prompt)
+    return Planner(llm, system_prompt=prompt, timeout_seconds=timeout_seconds)
+
+
+def _asked(question: str, retrieved_domains: Sequence[str]) -> str:
+    searched = f"\n\nretrieved_domains: {', '.join(retrieved_domains)}" if retrieved_domains else ""
+    return question + searched
 
 
 def _steps_of(answer: str, question: str) -> tuple[PlanStep, ...]:

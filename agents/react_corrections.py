@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from llama_index.core.agent.react.types import ActionReasoningStep, BaseReasoningStep, ObservationReasoningStep
 from llama_index.core.tools import BaseTool
 
+from knowledge_lookup.agents.language_model import LanguageModelError, LanguageModelTimeoutError, one_line
 from knowledge_lookup.agents.prompts import executor_prompt
 from knowledge_lookup.agents.react_output_parser import Problem, ReactOutput
 from knowledge_lookup.agents.react_tool_input import required_parameters
@@ -36,6 +37,8 @@ class _Sentences:
     search_thought: str
     closing: str
     no_answer: str
+    model_failed: str
+    model_too_slow: str
     retrieved_from: str
     comma: str
 
@@ -58,6 +61,8 @@ _SENTENCES: Mapping[Locale, _Sentences] = {
             "按格式输出：\nThought: 说明依据\nAnswer: 完整的答案"
         ),
         no_answer="在允许的步数内没有得出答案。",
+        model_failed="语言模型调用失败（{reason}），没有得出答案。",
+        model_too_slow="语言模型在 {seconds:g} 秒内没有响应，没有得出答案。",
         retrieved_from="检索到的内容来自：{sources}",
         comma="、",
     ),
@@ -78,6 +83,8 @@ _SENTENCES: Mapping[Locale, _Sentences] = {
             "Use the format:\nThought: what the answer rests on\nAnswer: the complete answer"
         ),
         no_answer="No answer was reached within the allowed number of steps.",
+        model_failed="The language model failed ({reason}); no answer was reached.",
+        model_too_slow="The language model did not respond within {seconds:g} s; no answer was reached.",
         retrieved_from="What was retrieved comes from: {sources}",
         comma=", ",
     ),
@@ -197,11 +204,28 @@ def no_answer(sources: Sequence[str], locale: Locale) -> str:
     :param locale: Language.
     :returns: One sentence, and a line with the sources if there are any.
     """
+    return _with_sources(_SENTENCES[locale].no_answer, sources, locale)
+
+
+def model_failed(error: LanguageModelError, sources: Sequence[str], locale: Locale) -> str:
+    """Say that the language model failed before it answered.
+
+    :param error: Its failure.
+    :param sources: Where the content comes from that the run's look-ups delivered.
+    :param locale: Language.
+    :returns: One sentence, and a line with the sources if there are any.
+    """
     sentences = _SENTENCES[locale]
-    lines = [sentences.no_answer]
-    if sources:
-        lines.append(sentences.retrieved_from.format(sources=sentences.comma.join(sources)))
-    return "\n".join(lines)
+    if isinstance(error, LanguageModelTimeoutError):
+        return _with_sources(sentences.model_too_slow.format(seconds=error.seconds), sources, locale)
+    reason = str(error) if error.__cause__ is None else one_line(error.__cause__)
+    return _with_sources(sentences.model_failed.format(reason=reason), sources, locale)
+
+
+def _with_sources(sentence: str, sources: Sequence[str], locale: Locale) -> str:
+    sentences = _SENTENCES[locale]
+    named = [sentences.retrieved_from.format(sources=sentences.comma.join(sources))] if sources else []
+    return "\n".join([sentence, *named])
 
 
 def is_template(text: str, header: str) -> bool:

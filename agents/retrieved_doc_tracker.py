@@ -3,6 +3,7 @@
 from knowledge_lookup.agents.action_memory_store import ActionMemoryStore
 from knowledge_lookup.agents.in_memory_store import InMemoryActionMemoryStore
 from knowledge_lookup.agents.session_memory import RememberedLookup, SessionMemory
+from knowledge_lookup.retrievers.tracing import traced
 
 
 class RetrievedDocTracker:
@@ -43,6 +44,7 @@ class RetrievedDocTracker:
         """
         return self._store.claim(session_id, domain, file_path)
 
+    @traced
     def recall(self, session_id: str) -> SessionMemory:
         """Return all that is remembered of a session.
 
@@ -51,6 +53,7 @@ class RetrievedDocTracker:
         """
         return self._store.recall(session_id)
 
+    @traced
     def remember(self, session_id: str, lookup: RememberedLookup) -> bool:
         """Record a look-up and claim what it delivers, in one atomic step.
 

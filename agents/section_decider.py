@@ -27,6 +27,7 @@ from knowledge_lookup.retrievers.document_text import DocumentText
 from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS
 from knowledge_lookup.retrievers.keyword_match import KeywordMatches
 from knowledge_lookup.retrievers.knowledge_retriever import KnowledgeRetrieval
+from knowledge_lookup.retrievers.tracing import traced
 
 _LIST_CHARACTERS = 800
 """Most characters of a result that lists the sections which there are."""
@@ -87,6 +88,7 @@ class SectionDecider:
         had = self._had(call, memory)
         return not matches.matches and self._with_section(call.section_title or "", had, memory) is None
 
+    @traced
     def decide(
         self, situation: Situation, matches: KeywordMatches, retrieval: KnowledgeRetrieval | None
     ) -> LookupDecision:

@@ -98,7 +98,7 @@ class SessionMemory:
     """
 
     def __init__(self, claims: Iterable[Claim] = (), lookups: Iterable[RememberedLookup] = ()) -> None:
-        self._claims = tuple(claims)
+        self.claims = tuple(claims)
         self.lookups = tuple(lookups)
 
     @property
@@ -109,17 +109,17 @@ class SessionMemory:
     @cached_property
     def documents(self) -> frozenset[str]:
         """Documents of which the session has anything."""
-        return frozenset(claim.file_path for claim in self._claims)
+        return frozenset(claim.file_path for claim in self.claims)
 
     @cached_property
     def domains(self) -> tuple[str, ...]:
         """Domains of which the session has anything, in order of the first."""
-        return tuple(dict.fromkeys(claim.domain for claim in self._claims))
+        return tuple(dict.fromkeys(claim.domain for claim in self.claims))
 
     @cached_property
     def whole(self) -> frozenset[str]:
         """Documents that were claimed as a whole, other than by an exact match of a look-up."""
-        return frozenset(claim.file_path for claim in self._claims if not claim.section) - self._matched_exactly
+        return frozenset(claim.file_path for claim in self.claims if not claim.section) - self._matched_exactly
 
     @cached_property
     def characters(self) -> int:
@@ -191,7 +191,7 @@ class SessionMemory:
         :param domain: The domain.
         :returns: Their number.
         """
-        known = {claim.file_path for claim in self._claims if claim.domain == domain}
+        known = {claim.file_path for claim in self.claims if claim.domain == domain}
         return sum(
             any(text.domain == domain for text in lookup.delivered) or not known.isdisjoint(lookup.withheld)
             for lookup in self.lookups
@@ -204,7 +204,7 @@ class SessionMemory:
         :returns: Their domains, each once.
         """
         wanted = set(file_paths)
-        return list(dict.fromkeys(claim.domain for claim in self._claims if claim.file_path in wanted))
+        return list(dict.fromkeys(claim.domain for claim in self.claims if claim.file_path in wanted))
 
     def repeated(self, question: str, corpus: str) -> RememberedLookup | None:
         """Find the look-up that asked the same before, of the same documents.

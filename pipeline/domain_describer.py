@@ -1,7 +1,6 @@
 """The two texts of a domain, from its documents: by the language model, or composed where there is none."""
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from llama_index.core.llms import LLM
 
 from knowledge_lookup.agents.json_answer import read_json_answer, text_of
+from knowledge_lookup.agents.json_text import json_text
 from knowledge_lookup.agents.language_model import BoundedChat, LanguageModelError, is_language_model
 from knowledge_lookup.agents.prompts import read_prompt
 from knowledge_lookup.pipeline.document_traits import covers, when_to_retrieve
@@ -111,7 +111,7 @@ def _material_text(
     material: dict[str, Any] = {"domain_id": domain_id, "documents": [detail(document) for document in documents]}
     if omitted:
         material["omitted"] = omitted
-    return json.dumps(material, ensure_ascii=False)
+    return json_text(material)
 
 
 def _full(document: DocumentRecord) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM
 
+from knowledge_lookup.pipeline.ingestion.file_keywords import keyword_entries_of
 from knowledge_lookup.pipeline.ingestion.knowledge_files import KnowledgeFiles
 from knowledge_lookup.pipeline.keyword_index_follower import KeywordIndexFollower
 from knowledge_lookup.pipeline.lazy_part import lazy_part
@@ -25,6 +26,7 @@ from knowledge_lookup.pipeline.storage import (
 )
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.bm25_snapshot import Bm25Snapshot
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.milvus_errors import shown_uri
@@ -44,6 +46,7 @@ class StoreParts:
         self._given_embed_model = embed_model
         self._lock = threading.RLock()
         self._closers: list[Callable[[], None]] = []
+        call_after_fork(self._renew_lock)
 
     def close(self) -> None:
         """Write the records, close the database and release Milvus Lite.
@@ -63,6 +66,10 @@ class StoreParts:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def _renew_lock(self) -> None:
+        # A part that another thread was building when the process forked is built anew in the child.
+        self._lock = threading.RLock()
 
     @lazy_part
     def embed_model(self) -> BaseEmbedding:
@@ -89,9 +96,8 @@ class StoreParts:
     def database(self) -> Database:
         """The SQL database, its schema checked (the embedded one migrates itself)."""
         url = self.settings.database.url
-        database = Database(url, data_dir=self.settings.data_dir)
+        database = Database(url, data_dir=self.settings.data_dir, ensures_current=True)
         self._closers.append(database.close)
-        database.ensure_current()
         return database
 
     @lazy_part
@@ -110,6 +116,7 @@ class StoreParts:
             embedding_model=self.embedding_model_name,
             consistency_level=milvus.consistency_level,
             timeout=milvus.timeout_seconds,
+            is_needed=lambda: len(self._empty_index) > 0,
         )
         self._closers.append(store.close)
         return store
@@ -117,11 +124,20 @@ class StoreParts:
     @lazy_part
     def keyword_index(self) -> KeywordIndex:
         """The keyword index, loaded from the rows and following what other processes write."""
-        follower = KeywordIndexFollower(self._empty_index, self.documents, self._changes, self._unfollowed_bm25_index)
-        follower.load()
-        follower.start()
-        self._closers.append(follower.close)
+        self._index_follower.load()
+        self._index_follower.start()
+        self._closers.append(self._index_follower.close)
         return self._empty_index
+
+    @lazy_part
+    def _index_follower(self) -> KeywordIndexFollower:
+        return KeywordIndexFollower(
+            self._empty_index,
+            self.documents,
+            self._changes,
+            self._unfollowed_bm25_index,
+            lambda: keyword_entries_of(self._files),
+        )
 
     @lazy_part
     def bm25_index(self) -> Bm25Index:

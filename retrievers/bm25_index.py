@@ -4,20 +4,25 @@ Milvus Lite's own full text search takes about 12 ms over 10,000 chunks where th
 2.5 has none, and neither tells how many passages contain a term, which judging the evidence needs.
 """
 
-import tempfile
+import logging
 import threading
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import tantivy
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
 from knowledge_lookup.retrievers.bm25_snapshot import Bm25Snapshot
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.passage import Passage, PassageSource
 from knowledge_lookup.retrievers.search_terms import passage_terms
+from knowledge_lookup.retrievers.working_folder import WorkingFolder
 
+_logger = logging.getLogger(__name__)
+
+_DISK_FAILURES = (OSError, ValueError)
+"""What a folder that can't be written raises; tantivy has no errors of its own for that."""
 _ID = "id"
 _DOCUMENT = "document"
 _TERMS = "terms"
@@ -51,7 +56,7 @@ class Bm25Index:
         self._snapshot = snapshot
         self._lock = threading.RLock()
         self._index: tantivy.Index | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: WorkingFolder | None = None
         self._documents: set[str] = set()
         """Documents that passages were read of, since the snapshot or the beginning."""
         self._is_saved = True
@@ -60,6 +65,7 @@ class Bm25Index:
         self._changed: set[str] = set()
         self._being_read: set[str] = set()
         """What another thread is bringing up to date at the moment: a search waits for it."""
+        call_after_fork(self._read_anew)
 
     def mark_changed(self, file_path: str) -> None:
         """Have a document's passages read again before the next search; at once, and without reading anything now.
@@ -75,9 +81,15 @@ class Bm25Index:
             if self._index is not None and not self._is_saved:
                 self._save()
             self._index, self._frequencies = None, {}
-            if self._folder is not None:
-                self._folder.cleanup()
-                self._folder = None
+            self._give_up_folder()
+
+    def _read_anew(self) -> None:
+        """Give up in a forked child what its parent was at, and the folder, which is its parent's."""
+        self._lock, self._changed_lock = threading.RLock(), threading.Lock()
+        self._changed = self._changed | self._being_read
+        self._being_read = set()
+        self._index, self._frequencies, self._folder = None, {}, None
+        self._is_saved = True
 
     def search(
         self,
@@ -163,10 +175,7 @@ class Bm25Index:
                 changed = self._being_read = self._changed
                 self._changed = set()
             try:
-                if self._index is None:
-                    self._index = self._opened(changed)
-                elif changed:
-                    self._write(self._index, self._source.passages(changed), replaced=changed)
+                self._index = self._brought_up_to_date(changed)
             except BaseException:
                 with self._changed_lock:
                     self._changed |= changed
@@ -176,31 +185,47 @@ class Bm25Index:
                     self._being_read = set()
             return self._index
 
-    def _opened(self, changed: set[str]) -> tantivy.Index:
-        """Restore the index and bring it up to date, or read all passages."""
-        if self._snapshot is None:
-            index = _new_index()
-            self._write(index, self._source.passages())
-            return index
-        folder = tempfile.TemporaryDirectory(prefix="knowledge-lookup-")
+    def _brought_up_to_date(self, changed: set[str]) -> tantivy.Index:
         try:
-            outdated = self._snapshot.restore(Path(folder.name))
-            index = _new_index(folder.name)
+            if self._index is None and self._snapshot is not None:
+                return self._restored(self._snapshot, changed)
+            if self._index is not None:
+                if changed:
+                    self._write(self._index, self._source.passages(changed), replaced=changed)
+                return self._index
+        except _DISK_FAILURES as error:
+            _logger.warning("the search by words is kept in memory from now on, its folder can't be used: %s", error)
+            self._give_up_folder()
+        index = _new_index()
+        self._write(index, self._source.passages())
+        return index
+
+    def _restored(self, snapshot: Bm25Snapshot, changed: set[str]) -> tantivy.Index:
+        """Restore the index and bring it up to date, or read all passages."""
+        folder = WorkingFolder.make(snapshot.path.parent)
+        try:
+            outdated = snapshot.restore(folder.path)
+            index = _new_index(str(folder.path))
             if outdated is None:
                 self._write(index, self._source.passages())
             elif outdated | changed:
                 self._write(index, self._source.passages(outdated | changed), replaced=outdated | changed)
         except BaseException:
-            folder.cleanup()
+            folder.remove()
             raise
         self._folder = folder
         if not self._is_saved:
             self._save()
         return index
 
+    def _give_up_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
     def _save(self) -> None:
         if self._snapshot is not None and self._folder is not None:
-            self._snapshot.save(Path(self._folder.name), self._documents, self._not_current)
+            self._snapshot.save(self._folder.path, self._documents, self._not_current)
             self._is_saved = True
 
     def _not_current(self) -> set[str]:

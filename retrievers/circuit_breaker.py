@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from knowledge_lookup.retrievers.fork_safety import hold_during_fork
+
 PAUSE_SECONDS = 5.0
 """So long nobody asks; then one caller tries."""
 TIMEOUTS_IN_A_ROW = 3
@@ -26,6 +28,7 @@ class CircuitBreaker:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        hold_during_fork(self._lock)
         self._timeouts = 0
         self._reason: str | None = None
         self._next_try = 0.0

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from knowledge_lookup.retrievers.decisiveness import QueryWords, what_is_left
+from knowledge_lookup.retrievers.decisiveness import QueryWords, leading_negation, what_is_left
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
+from knowledge_lookup.retrievers.fork_safety import hold_during_fork
 from knowledge_lookup.retrievers.keyword_match import KeywordEntry, KeywordMatches, MatchedGroup, RankedMatches
 from knowledge_lookup.retrievers.normal_form import is_cjk, normal_form
 from knowledge_lookup.retrievers.term_table import TermTable
@@ -74,6 +75,7 @@ class KeywordIndex:
         self._fields = frozenset(fields)
         self._query_words = QueryWords.load() if query_words is None else query_words
         self._lock = threading.Lock()
+        hold_during_fork(self._lock)
         self._version = 0  # odd while a change is under way
         self._documents: dict[str, _Document] = {}
         self._terms = TermTable()
@@ -157,6 +159,7 @@ class KeywordIndex:
         groups = self._groups(normal)
         matches = RankedMatches(groups)
         rest = what_is_left(normal, {span for group in groups for span in group.spans}, self._query_words)
+        rest = rest or leading_negation(beginning)
         return KeywordMatches(
             query=normal,
             matches=matches,

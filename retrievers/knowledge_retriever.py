@@ -281,7 +281,6 @@ class _Attempt:
 
     def without_search(self, error: VectorStoreError | EmbeddingError) -> "_Attempt":
         """Make an attempt of what is known without semantic search, which failed."""
-        logger.warning("semantic search failed, what follows is by exact match alone: %s", error)
         bundle = replace(self.bundle, embedding=None)
         return replace(self, bundle=bundle, found={}, exact=(), others=(), top_distance=None, l1_error=error)
 
@@ -401,6 +400,8 @@ class _Attempt:
 def _nodes_of(retrieval: KnowledgeRetrieval) -> list[NodeWithScore]:
     if not retrieval.nodes:
         retrieval.require_semantic_search()
+    elif retrieval.l1_error is not None:
+        logger.warning("semantic search failed, the result is by exact match alone: %s", retrieval.l1_error)
     return retrieval.nodes
 
 

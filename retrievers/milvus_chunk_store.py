@@ -7,16 +7,17 @@ returns no vectors, puts a time limit on each call and always replaces a chunk t
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.vector_stores.milvus import MilvusVectorStore
 
 from knowledge_lookup.retrievers import metadata as keys
-from knowledge_lookup.retrievers.errors import VectorStoreError
+from knowledge_lookup.retrievers.errors import VectorStoreError, VectorStoreUnavailableError
 from knowledge_lookup.retrievers.milvus_collection import MilvusCollection
 from knowledge_lookup.retrievers.milvus_collection_check import METRIC
+from knowledge_lookup.retrievers.milvus_errors import shown_uri
 from knowledge_lookup.retrievers.milvus_expression import all_of, is_in, is_not_in, string_literal
 from knowledge_lookup.retrievers.milvus_iteration import iterate_rows
 from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite
@@ -51,6 +52,8 @@ class MilvusChunkStore:
         sees its own writes.
     :param timeout: Seconds that a search or a connection attempt may take, above 0; what changes the collection may
         take 15 times as long.
+    :param is_needed: Tells whether there must be chunks by now: a search of a collection that doesn't exist then fails,
+        where it would otherwise find nothing. None for never.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class MilvusChunkStore:
         embedding_model: str | None = None,
         consistency_level: str = "Session",
         timeout: float = 2.0,
+        is_needed: Callable[[], bool] | None = None,
     ) -> None:
+        self._is_needed = is_needed
         self._collection = MilvusCollection(
             uri=uri,
             token=token,
@@ -164,7 +169,13 @@ class MilvusChunkStore:
             found = ((hit["entity"], hit) for hit in answer[0])
             return [Hit(hit[ID_FIELD], _distance(hit), row, row.get(vector_store.text_key)) for row, hit in found]
 
-        return self._collection.ask("searched", nearest, dimension=len(embedding)) or []
+        found = self._collection.ask("searched", nearest, dimension=len(embedding))
+        if found is None and self._is_needed is not None and self._is_needed():
+            raise VectorStoreUnavailableError(
+                f"there is no collection '{self._collection.name}' at {shown_uri(self._collection.uri)}, although "
+                "documents are indexed: run `knowledge-lookup sync`, or correct milvus.uri and milvus.collection"
+            )
+        return found or []
 
     def measure(self, embedding: Sequence[float], node_ids: Sequence[str]) -> list[NodeWithScore]:
         """Measure how far some chunks are from a query vector.

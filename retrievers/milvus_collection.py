@@ -13,6 +13,7 @@ from pymilvus import MilvusClient
 from knowledge_lookup.retrievers.background import in_background
 from knowledge_lookup.retrievers.circuit_breaker import CircuitBreaker
 from knowledge_lookup.retrievers.errors import VectorStoreError, VectorStoreTimeoutError, VectorStoreUnavailableError
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.milvus_collection_check import (
     INDEX_TYPE,
     METRIC,
@@ -28,7 +29,13 @@ from knowledge_lookup.retrievers.milvus_errors import (
     shown_uri,
     translated,
 )
-from knowledge_lookup.retrievers.milvus_lite import is_milvus_lite, reason_not_opened, release_milvus_lite
+from knowledge_lookup.retrievers.milvus_lite import (
+    is_milvus_lite,
+    leave_milvus_lite_to_the_parent,
+    reason_not_opened,
+    release_milvus_lite,
+    use_milvus_lite,
+)
 from knowledge_lookup.retrievers.time_spent import time_spent
 
 Answer = TypeVar("Answer")
@@ -80,6 +87,8 @@ class MilvusCollection:
         """Length of the vectors in the open and checked collection; None while it isn't open."""
         self._connected = False
         self._breaker = CircuitBreaker()
+        self._inherited: list[MilvusVectorStore] = []
+        call_after_fork(self._connect_anew)
 
     def ask(
         self, verb: str, question: Callable[[MilvusVectorStore], Answer], *, dimension: int | None = None
@@ -261,10 +270,12 @@ class MilvusCollection:
         if self.given is not None:
             yield self.given.client
             return
-        self._connected = True
         try:
             if is_milvus_lite(self.uri):
+                if not self._connected:
+                    use_milvus_lite(self.uri)
                 Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            self._connected = True
             client = MilvusClient(uri=self.uri, token=self._token, **self._client_options)
         except OSError as error:
             raise reason_not_opened(self.uri) from error
@@ -281,6 +292,14 @@ class MilvusCollection:
         # with close(). Milvus Lite is in this process, but gRPC would ask a proxy for it.
         options = {"grpc.enable_http_proxy": 0} if is_milvus_lite(self.uri) else {}
         return {"timeout": self._opening_timeout, "dedicated": True, "grpc_options": options}
+
+    def _connect_anew(self) -> None:
+        """Forget in a forked child the connection, which is its parent's."""
+        self._lock = threading.RLock()
+        if self.given is None and self._vector_store is not None:
+            self._inherited.append(self._vector_store)  # not closed: gRPC would wait for threads that aren't there
+        self._vector_store, self._dimension, self._connected = None, None, False
+        leave_milvus_lite_to_the_parent()
 
     def _disconnect(self) -> None:
         """Have the next question connect anew, unless another thread is at it."""

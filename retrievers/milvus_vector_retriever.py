@@ -13,6 +13,7 @@ from llama_index.vector_stores.milvus import MilvusVectorStore
 
 from knowledge_lookup.retrievers.circuit_breaker import CircuitBreaker
 from knowledge_lookup.retrievers.errors import EmbeddingUnavailableError
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.milvus_chunk_store import MilvusChunkStore
 from knowledge_lookup.retrievers.milvus_rows import FetchedRow, Hit
 from knowledge_lookup.retrievers.query_embedding_cache import QueryEmbeddingCache
@@ -59,6 +60,7 @@ class MilvusVectorRetriever(BaseRetriever):
         self._store = vector_store
         self._given_embed_model = embed_model
         self._lock = threading.Lock()
+        call_after_fork(self._renew_lock)
         self._query_cache = QueryEmbeddingCache(query_cache_size)
         self.similarity_top_k = similarity_top_k
         self._breaker = CircuitBreaker()
@@ -186,6 +188,10 @@ class MilvusVectorRetriever(BaseRetriever):
         :raises VectorStoreError: If Milvus can't be used.
         """
         return self._store.measure(embedding, node_ids)
+
+    def _renew_lock(self) -> None:
+        # A model that another thread was building when the process forked is built anew in the child.
+        self._lock = threading.Lock()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         # A copy: the caller's bundle stays as it is.

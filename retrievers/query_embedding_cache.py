@@ -5,6 +5,8 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from knowledge_lookup.retrievers.fork_safety import hold_during_fork
+
 
 class QueryEmbeddingCache:
     """Keeps embeddings by the texts that the model got, and forgets the one that wasn't used for longest.
@@ -19,6 +21,7 @@ class QueryEmbeddingCache:
             raise ValueError(f"the size of the query cache must be 0 or more, got {size}")
         self._size = size
         self._lock = threading.Lock()
+        hold_during_fork(self._lock)
         # Eight bytes a number, where a list has thirty-two.
         self._kept: OrderedDict[tuple[str, ...], array[float]] = OrderedDict()
 

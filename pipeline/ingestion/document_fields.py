@@ -1,6 +1,5 @@
 """What a document covers and when to retrieve it, written by the language model where its author didn't."""
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 from llama_index.core.llms import LLM
 
 from knowledge_lookup.agents.json_answer import read_json_answer, text_of, texts_of
+from knowledge_lookup.agents.json_text import json_text
 from knowledge_lookup.agents.language_model import BoundedChat, LanguageModelError, is_language_model
 from knowledge_lookup.agents.prompts import read_prompt
 from knowledge_lookup.pipeline.ingestion.source_document import SourceDocument
@@ -88,7 +88,7 @@ class DocumentFieldGenerator:
         }
         try:
             answer = chat.ask(
-                read_prompt("document-fields-prompt", self._locale), json.dumps(material, ensure_ascii=False)
+                read_prompt("document-fields-prompt", self._locale), json_text(material)
             )
         except LanguageModelError as error:
             _warn(document, str(error))

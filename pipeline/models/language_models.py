@@ -8,6 +8,9 @@ from knowledge_lookup.pipeline.settings import LlmSettings
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 
 _NO_KEY = "none"
+_RETRIES = 2
+"""LlamaIndex takes the number twice, for itself and for the client in it: six attempts, within some seconds where the
+endpoint refuses at once, while its own default makes twelve of them."""
 _CONTEXT_WINDOW = 32_768
 """Tokens. LlamaIndex assumes 3,900 where nothing is said, and its chat memory would then drop a result of 2,000
 Chinese characters before the model has answered from it."""
@@ -38,6 +41,8 @@ def build_llm(settings: LlmSettings, *, locale: Locale = "zh") -> LLM:
         api_base=settings.base_url,
         api_key=settings.api_key.get_secret_value() if settings.api_key is not None else _NO_KEY,
         context_window=_CONTEXT_WINDOW,
+        timeout=settings.timeout_seconds,
+        max_retries=_RETRIES,
         is_chat_model=True,
         # The executor speaks the ReAct format in plain text: any chat model will do.
         is_function_calling_model=False,

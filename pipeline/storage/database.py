@@ -17,8 +17,9 @@ from knowledge_lookup.pipeline.storage.database_url import read_url, shown
 from knowledge_lookup.pipeline.storage.engines import WRITING, build_engine
 from knowledge_lookup.pipeline.storage.errors import SchemaNotCurrentError
 from knowledge_lookup.pipeline.storage.failures import FAILURES, is_lock_conflict, translated
+from knowledge_lookup.pipeline.storage.fork_gate import ForkGate
 from knowledge_lookup.pipeline.storage.revision import REQUIRED_REVISION, revision_of
-from knowledge_lookup.retrievers.fork_safety import call_after_fork
+from knowledge_lookup.retrievers.fork_safety import call_after_fork, call_around_fork
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ class Database:
         self._engine: Engine | None = None
         self._inherited: list[Engine] = []
         self._lock = threading.Lock()
+        self._gate = ForkGate()
+        call_around_fork(self._prepare_fork, self._gate.open)
         call_after_fork(self._forget_inherited)
 
     @property
@@ -84,7 +87,7 @@ class Database:
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         try:
-            with self.engine.connect() as connection, connection.begin():
+            with self._gate, self.engine.connect() as connection, connection.begin():
                 return work(connection)
         except FAILURES as error:
             raise translated(error, self.shown_url) from error
@@ -102,7 +105,11 @@ class Database:
         started = time.monotonic()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with self.engine.connect().execution_options(**WRITING) as connection, connection.begin():
+                with (
+                    self._gate,
+                    self.engine.connect().execution_options(**WRITING) as connection,
+                    connection.begin(),
+                ):
                     return work(connection)
             except FAILURES as error:
                 too_late = time.monotonic() - started > _LAST_ATTEMPT_SECONDS
@@ -180,8 +187,15 @@ class Database:
         if engine is not None:
             engine.dispose()
 
+    def _prepare_fork(self) -> None:
+        """Let transactions end, and close the connections to SQLite, which doesn't survive a fork with open ones."""
+        self._gate.close()
+        if self.is_sqlite:
+            self.close()
+
     def _forget_inherited(self) -> None:
         """Start afresh in a forked child, without closing the connections that belong to the parent."""
+        self._gate.renew()
         self._lock = threading.Lock()
         if self._engine is not None:
             # Kept, not dropped: the garbage collector would close them, and SQLite then undoes what it takes

@@ -10,8 +10,8 @@ from itertools import islice
 
 from knowledge_lookup.agents.tool_invocation import ToolInvocation
 from knowledge_lookup.pipeline.storage.errors import UnstorableValueError
-from knowledge_lookup.pipeline.storage.fork_safety import call_after_fork
 from knowledge_lookup.pipeline.storage.invocation_repository import InvocationRepository
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,6 +22,8 @@ _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 30.0
 # While somebody waits for the records to be written, a long pause would use up his time.
 _LONGEST_RETRY_SECONDS_WHILE_AWAITED = 0.5
+_FAILING_CLOSE_SECONDS = 1.0
+"""What failed a moment ago, the database and the spool, is tried once more or twice, but nobody waits for long."""
 
 
 class BackgroundInvocationRecorder:
@@ -92,6 +94,8 @@ class BackgroundInvocationRecorder:
                 return
             self._closed = True
             self._changed.notify_all()
+            if self._failure is not None:
+                timeout = min(timeout, _FAILING_CLOSE_SECONDS)
             if not self._await_settled(self._accepted, timeout):
                 lost = self._accepted - self._settled
                 self._dropped += lost

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from knowledge_lookup.agents.tool_invocation import ToolInvocation
 from knowledge_lookup.pipeline.storage.database import Database
 from knowledge_lookup.pipeline.storage.errors import DatabaseError, UnstorableValueError
-from knowledge_lookup.pipeline.storage.fork_safety import call_after_fork
 from knowledge_lookup.pipeline.storage.invocation_repository import InvocationRepository
 from knowledge_lookup.pipeline.storage.record_spool import RecordSpool
 from knowledge_lookup.retrievers.background import in_background
 from knowledge_lookup.retrievers.circuit_breaker import CircuitBreaker
+from knowledge_lookup.retrievers.fork_safety import call_after_fork
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,6 +37,13 @@ class SpoolingInvocationRepository(InvocationRepository):
         self._breaker = CircuitBreaker()
         self._reset()
         call_after_fork(self._reset)
+
+    def _reset(self) -> None:
+        """Set up the thread's state; in a forked child again, with nothing of the parent's."""
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_away = False
 
     def insert_many(self, invocations: Sequence[ToolInvocation]) -> None:
         """Write invocations to the database or, while that is away, to the spool.
@@ -70,7 +77,12 @@ class SpoolingInvocationRepository(InvocationRepository):
             self._stopped.set()
         if thread is not None:
             thread.join(timeout)
-        left = len(self._spool)
+        try:
+            left = len(self._spool)
+        except DatabaseError as error:
+            # Whether anything is in it or not: it stays where it is.
+            _LOGGER.warning("records that may wait on disk could not be counted: %s", error)
+            return
         if left:
             _LOGGER.warning(
                 "%d records wait in %s: the next look-up writes them once the database is back", left, self._spool.path
@@ -85,13 +97,6 @@ class SpoolingInvocationRepository(InvocationRepository):
             _LOGGER.warning("records are kept in %s until they can be written: %s", self._spool.path, reason)
         self._is_away = True
         self._breaker.failed(reason, timed_out=False)
-
-    def _reset(self) -> None:
-        """Set up the thread's state; in a forked child again, with nothing of the parent's."""
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._is_away = False
 
     def _ensure_thread(self) -> None:
         with self._lock:

@@ -1,16 +1,29 @@
 """A language model stand-in behind a real OpenAI-compatible HTTP endpoint: scripted replies and a history."""
 
 import json
+import socket
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Reply = str | int
-"""Text of the assistant's message, or an HTTP status to fail with."""
+
+class Fault(Enum):
+    """Other ways to fail than with an HTTP status."""
+
+    HTML = "a page instead of an answer, as of a proxy's login"
+    EMPTY = "an empty body"
+    RESET = "the connection is reset before the answer"
+    HALF = "the connection is lost in the middle of the answer"
+
+
+Reply = str | int | Fault
+"""Text of the assistant's message, an HTTP status to fail with, or another failure."""
 
 
 class OpenAIStub:
@@ -63,7 +76,9 @@ def openai_stub() -> Iterator[OpenAIStub]:
 
         def _chat(self, request: dict[str, Any]) -> None:
             reply = stub.next_reply(request["messages"])
-            if isinstance(reply, int):
+            if isinstance(reply, Fault):
+                self._fail(reply, is_stream=bool(request.get("stream")))
+            elif isinstance(reply, int):
                 self._json({"error": {"message": "scripted failure"}}, status=reply)
             elif request.get("stream"):
                 self._stream(request["model"], reply)
@@ -84,6 +99,26 @@ def openai_stub() -> Iterator[OpenAIStub]:
             last = {"index": 0, "delta": {}, "finish_reason": "stop"}
             self._event({**_envelope(model, "chat.completion.chunk"), "choices": [last]})
             self.wfile.write(b"data: [DONE]\n\n")
+
+        def _fail(self, fault: Fault, *, is_stream: bool) -> None:
+            if fault is Fault.RESET:
+                # Closed with what was read unanswered, a connection that lingers for no time is reset.
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                return
+            bodies = {
+                Fault.HTML: ("text/html", b"<html><body>Please sign in</body></html>"),
+                Fault.EMPTY: ("text/event-stream" if is_stream else "application/json", b""),
+                Fault.HALF: ("text/event-stream" if is_stream else "application/json", _half_answer(is_stream)),
+            }
+            kind, body = bodies[fault]
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            # More is promised than comes where the connection is lost.
+            self.send_header("Content-Length", str(len(body) + (1000 if fault is Fault.HALF else 0)))
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
 
         def _event(self, value: dict[str, Any]) -> None:
             self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
@@ -109,6 +144,14 @@ def openai_stub() -> Iterator[OpenAIStub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _half_answer(is_stream: bool) -> bytes:
+    text = "Thought: done\nAnswer: 先查"
+    if not is_stream:
+        return json.dumps({**_envelope("stub", "chat.completion"), "choices": [text]}).encode()[:-5]
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    return f"data: {json.dumps({**_envelope('stub', 'chat.completion.chunk'), 'choices': [choice]})}\n\n".encode()
 
 
 def _envelope(model: str, kind: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ CHECK_SERVER = "check that it runs, that milvus.uri and milvus.token are right, 
 """What to do about a server that doesn't answer."""
 _CONNECT_FAILED = 2
 _NOT_LOADED = 101
+_CLOSED = ("closed channel", "create connection first")
+"""What gRPC and pymilvus say of a connection that somebody closed in the middle of a question."""
 _INVALID_PARAMETER = 1100
 _REFUSALS = (
     ConnectionConfigException,
@@ -56,11 +58,11 @@ def is_gone(error: Exception, *, uri: str) -> bool:
     :param error: One of ``MILVUS_FAILURES``.
     :param uri: What ``MilvusClient`` takes.
     :returns: True if somebody else dropped or released the collection, or if another user of the same folder in
-        this process closed Milvus Lite.
+        this process closed Milvus Lite, or this connection.
     """
     if not isinstance(error, MilvusException):
         return False
-    if error.code in {ErrorCode.COLLECTION_NOT_FOUND, _NOT_LOADED}:
+    if error.code in {ErrorCode.COLLECTION_NOT_FOUND, _NOT_LOADED} or any(w in str(error.message) for w in _CLOSED):
         return True
     return is_milvus_lite(uri) and error.code == _CONNECT_FAILED
 

@@ -583,6 +583,14 @@ def test_a_search_of_one_document_finds_it_however_many_chunks_are_nearer(lite: 
     assert paths_of(store.search(AHEAD, limit=3, only_documents=["far.md"])) == ["far.md"]
 
 
+def test_a_connection_that_somebody_closed_in_the_middle_is_opened_again(filled: MilvusChunkStore) -> None:
+    opened = filled.open()
+    assert opened is not None
+    opened.client.close()
+    assert paths_of(filled.search(AHEAD, limit=1)) == ["filled.md"]
+    assert filled.documents() == {"filled.md": 1}
+
+
 def test_a_collection_that_somebody_released_is_loaded_again(lite: Place) -> None:
     store = lite.store("chunks")
     store.upsert([chunk("a.md")])

@@ -24,10 +24,11 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms import CustomLLM
-from pydantic import ValidationError
 
+from knowledge_lookup.agents.json_text import json_text
 from knowledge_lookup.agents.lookup_result import LookupResult
 from knowledge_lookup.agents.messages import MESSAGES
+from knowledge_lookup.agents.react_labels import without_react_labels
 from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.postprocessors.completeness_hints import Locale
 from knowledge_lookup.retrievers.markdown_sections import split_sections
@@ -35,8 +36,11 @@ from knowledge_lookup.retrievers.normal_form import is_cjk, normal_form, token_s
 from knowledge_lookup.retrievers.text_cut import cut
 
 _QUOTED_CHARACTERS = 1200
+_QUERY_CHARACTERS = 600
+"""Escaped, a question may become six times as long, and of a tool's input 4,000 characters are read."""
 _CONTEXT_WINDOW = 1_000_000
 _OBSERVATION = re.compile(r"^Observation: (\{.*\})\s*$", re.MULTILINE)
+_ANSWER = re.compile(r"^Answer:", re.MULTILINE)
 _TOOL_NAME = re.compile(r"^> Tool Name: (\S+)$", re.MULTILINE)
 _LOOKUP_TOOL = "lookup_knowledge"
 _OBSERVATION_PREFIX = "Observation:"
@@ -166,7 +170,9 @@ class ExtractiveLLM(CustomLLM):
         question_at = _last_question(messages, texts)
         observed = [result for text in texts[question_at + 1 :] for result in _results_in(text)]
         if observed:
-            earlier = [result for text in texts[:question_at] for result in _results_in(text)]
+            # What a user says is no result, whatever it looks like.
+            said = [message for message in messages[: max(question_at, 0)] if message.role == MessageRole.ASSISTANT]
+            earlier = [result for message in said for result in _results_in(message.content or "")]
             return f"Thought: {sentences.answering}\nAnswer: {self._answer(texts[question_at], observed, earlier)}"
         failures = [text for text in texts[question_at + 1 :] if text.startswith(_OBSERVATION_PREFIX)]
         if failures and question_at >= 0:
@@ -176,7 +182,7 @@ class ExtractiveLLM(CustomLLM):
         tool = _lookup_tool(texts)
         if tool is None or question_at < 0:
             return f"Thought: {sentences.answering}\nAnswer: {sentences.no_tool}\n{sentences.disclaimer}"
-        arguments = json.dumps({"query": texts[question_at].strip()}, ensure_ascii=False)
+        arguments = json_text({"query": texts[question_at].strip()[:_QUERY_CHARACTERS]})
         return f"Thought: {sentences.searching}\nAction: {tool}\nAction Input: {arguments}"
 
     def _answer(self, question: str, observed: list[LookupResult], earlier: list[LookupResult]) -> str:
@@ -190,11 +196,13 @@ class ExtractiveLLM(CustomLLM):
         result = found[-1]
         texts = [part.content for part in (result.primary, result.supplement) if part is not None]
         is_reference = result.relevance_level is RelevanceLevel.REFERENCE
+        outage = MESSAGES[self.locale].outage_only_exact
         lines = [
             sentences.quote_reference if is_reference else sentences.quote,
             "",
-            best_passages(question, texts),
+            without_react_labels(best_passages(question, texts)),
             "",
+            *([outage] if outage in (result.message or "") else []),
             sentences.sources + ", ".join(result.sources),
             sentences.disclaimer,
         ]
@@ -261,10 +269,11 @@ def _last_question(messages: Sequence[ChatMessage], texts: Sequence[str]) -> int
 
 def _results_in(text: str) -> list[LookupResult]:
     results = []
-    for match in _OBSERVATION.finditer(text):
+    # An answer comes last and quotes documents, which may hold anything.
+    for match in _OBSERVATION.finditer(_ANSWER.split(text, maxsplit=1)[0]):
         try:
-            results.append(LookupResult.model_validate_json(match.group(1)))
-        except ValidationError:
+            results.append(LookupResult.model_validate(json.loads(match.group(1))))
+        except ValueError:
             continue  # the observation of another tool
     return results
 

@@ -202,7 +202,8 @@ class DecisionMaker:
         basis = Basis() if basis is None else basis
         domains = situation.memory.domains if situation.call.session_id is not None else ()
         result = LookupResult(found=False, message=message, retrieved_domains_this_session=domains)
-        for count in range(len(available), 0, -1):
+        # Each title takes two characters at least; a document may have ten thousand of them.
+        for count in range(min(len(available), most_characters // 2), 0, -1):
             longer = result.model_copy(update={"available_sections": _with_ellipsis(available, count)})
             if len(longer.to_json()) < most_characters:
                 result = longer

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from knowledge_lookup.agents.json_text import json_text
 from knowledge_lookup.postprocessors import RelevanceLevel
 
 
@@ -95,9 +96,12 @@ class LookupResult(_ForTheModel):
     def to_json(self) -> str:
         """Return the compact JSON for the LLM, camelCase, without the parts that are absent.
 
+        Whatever could pass for a line end or isn't seen is escaped, so that a document's text ends where its string
+        does.
+
         :returns: One line of JSON.
         """
-        return self.model_dump_json(by_alias=True, exclude_none=True)
+        return json_text(self.model_dump(by_alias=True, exclude_none=True))
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -77,8 +77,7 @@ MESSAGES: Mapping[Locale, Messages] = {
         outage_only_exact="语义检索暂不可用，这里只有关键词精确匹配的内容，可能不完整",
         outage_may_be_more="语义检索暂不可用，可能还有其他相关内容",
         outage_nothing=(
-            "语义检索暂不可用，关键词也没有匹配到文档。这不代表知识库没有收录，"
-            "请在回答中说明检索暂不可用，或稍后再试"
+            "语义检索暂不可用，关键词也没有匹配到文档。这不代表知识库没有收录，请在回答中说明检索暂不可用，或稍后再试"
         ),
         passage_label="【来源：{source}｜章节：{section}】",
         passage_label_without_section="【来源：{source}】",

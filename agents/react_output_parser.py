@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from llama_index.core.tools import BaseTool
 
 from knowledge_lookup.agents.json_answer import read_json_answer
+from knowledge_lookup.agents.react_labels import COLON, LINE_LABEL
 from knowledge_lookup.agents.react_tool_input import read_tool_input, required_parameters
 from knowledge_lookup.retrievers.text_cut import cut
 
@@ -25,14 +26,7 @@ _START_OF_REASONING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
 _FENCE = "```"
 _FENCE_LINE = re.compile(r"^[ \t]*```[^\n]*$", re.MULTILINE)
 _ONE_FENCE = re.compile(r"\s*```[^\n`]*\n((?:(?!```).)*)```\s*", re.DOTALL)
-_COLON = r"[ \t*_`]*[:：][ \t]*\**"
-# Labels begin a line; "Action Input" may stand on the line of its action.
-_LINE_LABEL = re.compile(
-    r"(?:^[ \t>*#`_]*|(?<![A-Za-z])(?=(?-i:Action Input)))"
-    rf"(thought|action[ _-]?input|action|observation|(?:final )?answer){_COLON}",
-    re.IGNORECASE | re.MULTILINE,
-)
-_INLINE_LABEL = re.compile(rf"(?<![A-Za-z0-9_])(Thought|Action Input|Action|Observation|(?:Final )?Answer){_COLON}")
+_INLINE_LABEL = re.compile(rf"(?<![A-Za-z0-9_])(Thought|Action Input|Action|Observation|(?:Final )?Answer){COLON}")
 _NO_TOOL = ("none", "null", "na", "no", "noaction", "notool", "无", "没有")
 _NO_TOOL_BEGINNINGS = ("无需", "不需要", "不再")
 _ANSWERING = ("answer", "finalanswer", "finish", "回答", "答案", "作答", "最终答案")
@@ -249,7 +243,7 @@ _DECISIVE = ("action", "input", "answer")
 
 
 def _marks_in(text: str) -> list[_Mark]:
-    marks = [_mark(match) for match in _LINE_LABEL.finditer(text)]
+    marks = [_mark(match) for match in LINE_LABEL.finditer(text)]
     if any(mark.label in _DECISIVE for mark in marks):
         return marks
     return [_mark(match) for match in _INLINE_LABEL.finditer(text)] or marks

@@ -8,11 +8,13 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from knowledge_lookup.agents.document_texts import DocumentTexts
 from knowledge_lookup.agents.lookup_result import Alternative, PassageSpan, PrimaryResult, SupplementResult
 from knowledge_lookup.agents.messages import Messages
+from knowledge_lookup.agents.passage_labels import label, without_labels
 from knowledge_lookup.agents.session_memory import DeliveredText, SessionMemory
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.excerpt import EXCERPT_CHARACTERS
 from knowledge_lookup.retrievers.text_cut import cut_apart
 from knowledge_lookup.retrievers.text_span import TextSpan
+from knowledge_lookup.retrievers.tracing import traced
 
 SUPPLEMENT_CHARACTERS = 2000
 SUPPLEMENT_PASSAGES = 3
@@ -67,6 +69,7 @@ class ResultAssembly:
         self._source_of = source_of
         self._messages = messages
 
+    @traced
     def assemble(
         self, nodes: Sequence[NodeWithScore], memory: SessionMemory, *, characters_left: int | None = None
     ) -> Delivery:
@@ -161,8 +164,8 @@ class ResultAssembly:
             piece = self._labelled(scored, left)
             if piece is None:
                 break
-            label, beginning, closing = piece
-            pieces.append(f"{label}\n{beginning}{closing}")
+            above, beginning, closing = piece
+            pieces.append(f"{above}\n{without_labels(beginning)}{closing}")
             texts.append(self._passage(scored, beginning))
             left -= len(pieces[-1]) + len(_BETWEEN)
         if not pieces:
@@ -171,16 +174,12 @@ class ResultAssembly:
 
     def _labelled(self, scored: NodeWithScore, limit: int) -> tuple[str, str, str] | None:
         source, section = self._source_of(path_of(scored)), str(scored.node.metadata.get(keys.SECTION, ""))
-        label = (
-            self._messages.passage_label.format(source=source, section=section)
-            if section
-            else self._messages.passage_label_without_section.format(source=source)
-        )
+        above = label(source, section, self._messages)
         text = _text(scored)
-        room = limit - len(label) - 1
+        room = limit - len(above) - 1
         if room < min(LEAST_PASSAGE, len(text)):
             return None
-        return label, *cut_apart(text, room)
+        return above, *cut_apart(text, room)
 
     def _passage(self, scored: NodeWithScore, text: str) -> DeliveredText:
         file_path, section = path_of(scored), str(scored.node.metadata.get(keys.SECTION, ""))

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from knowledge_lookup.agents.json_text import HIDDEN
 from knowledge_lookup.pipeline.document_traits import covers
 from knowledge_lookup.pipeline.storage import DocumentRecord
 from knowledge_lookup.pipeline.storage.domain_repository import DomainRecord
@@ -182,7 +183,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _shortened(text: str, limit: int) -> str:
-    line = " ".join(text.split())
+    line = " ".join(HIDDEN.sub("", text).split())
     return line if len(line) <= limit else cut(line, limit - 1).rstrip("，,、；;") + "…"
 
 

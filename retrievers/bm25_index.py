@@ -27,7 +27,9 @@ _ID = "id"
 _DOCUMENT = "document"
 _TERMS = "terms"
 _WRITER_BYTES = 50_000_000
-"""What the writer buffers at most before it makes a segment of it."""
+"""What the writer of a whole index buffers at most before it makes a segment of it."""
+_CHANGES_WRITER_BYTES = 15_000_000
+"""The same for changes; tantivy takes no less."""
 _KEPT_FREQUENCIES = 100_000
 """Counting takes tantivy longer than finding: so many terms' frequencies are remembered."""
 
@@ -56,6 +58,8 @@ class Bm25Index:
         self._snapshot = snapshot
         self._lock = threading.RLock()
         self._index: tantivy.Index | None = None
+        self._writer: tantivy.IndexWriter | None = None
+        self._inherited: list[object] = []
         self._folder: WorkingFolder | None = None
         self._documents: set[str] = set()
         """Documents that passages were read of, since the snapshot or the beginning."""
@@ -80,6 +84,7 @@ class Bm25Index:
         with self._lock:
             if self._index is not None and not self._is_saved:
                 self._save()
+            self._end_writer()
             self._index, self._frequencies = None, {}
             self._give_up_folder()
 
@@ -88,7 +93,9 @@ class Bm25Index:
         self._lock, self._changed_lock = threading.RLock(), threading.Lock()
         self._changed = self._changed | self._being_read
         self._being_read = set()
-        self._index, self._frequencies, self._folder = None, {}, None
+        # Kept, not dropped: tantivy would wait for threads that aren't there.
+        self._inherited.append((self._index, self._writer))
+        self._index, self._writer, self._frequencies, self._folder = None, None, {}, None
         self._is_saved = True
 
     def search(
@@ -195,6 +202,7 @@ class Bm25Index:
                 return self._index
         except _DISK_FAILURES as error:
             _logger.warning("the search by words is kept in memory from now on, its folder can't be used: %s", error)
+            self._end_writer()
             self._give_up_folder()
         index = _new_index()
         self._write(index, self._source.passages())
@@ -225,6 +233,7 @@ class Bm25Index:
 
     def _save(self) -> None:
         if self._snapshot is not None and self._folder is not None:
+            self._end_writer()
             self._snapshot.save(self._folder.path, self._documents, self._not_current)
             self._is_saved = True
 
@@ -232,9 +241,23 @@ class Bm25Index:
         with self._changed_lock:
             return set(self._changed)
 
+    def _writer_for(self, index: tantivy.Index, *, is_whole: bool) -> tantivy.IndexWriter:
+        # The writer of changes is kept: each new one has threads of its own, whose memory the C library hands back late
+        # or never.
+        if self._writer is None:
+            heap_size = _WRITER_BYTES if is_whole else _CHANGES_WRITER_BYTES
+            # One thread: more of them would make more segments than a search over a few thousand passages wants.
+            self._writer = index.writer(heap_size=heap_size, num_threads=1)
+        return self._writer
+
+    def _end_writer(self) -> None:
+        """Wait until the writer has merged what it was at, and give it up."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.wait_merging_threads()
+
     def _write(self, index: tantivy.Index, passages: Iterable[Passage], *, replaced: Collection[str] = ()) -> None:
-        # One thread: more of them would make more segments than a search over a few thousand passages wants.
-        writer = index.writer(heap_size=_WRITER_BYTES, num_threads=1)
+        writer = self._writer_for(index, is_whole=not replaced)
         try:
             for file_path in replaced:
                 writer.delete_documents_by_term(_DOCUMENT, file_path)
@@ -248,9 +271,10 @@ class Bm25Index:
             writer.commit()
         except BaseException:
             writer.rollback()
+            self._end_writer()
             raise
-        finally:
-            writer.wait_merging_threads()
+        if not replaced:
+            self._end_writer()
         index.reload()
         self._frequencies = {}
         self._is_saved = False

@@ -27,6 +27,8 @@ _WORD = re.compile("a?w+(?:[ja]w+)*")
 # .NET is not NET, C* is not C, and -Xmx, --redis or !redis may be an option or an exclusion.
 _NAMING_MARK = re.compile(r"[+#@]|\.(?=\x00)|(?<!\S)-+(?=\x00)|[*!](?=\x00)|(?<=\x00)\*")
 
+_LEADING_NEGATION = re.compile(r"[^\w!！]*[!！]")
+
 _SHORT_WORD = 2
 
 _Sort = Literal["taken", "action", "dependent", "left"]
@@ -134,6 +136,15 @@ def what_is_left(normal_query: str, spans: Iterable[tuple[int, int]], words: Que
         if piece.sort == "left" or (piece.sort == "dependent" and not reports_or_handles):
             kept[piece.start : piece.end] = text[piece.start : piece.end]
     return " ".join("".join(kept).split())
+
+
+def leading_negation(query: str) -> str:
+    """Find the exclamation mark that excludes what stands behind it: ``!redis``. The normal form has it no more.
+
+    :param query: A query as it was asked.
+    :returns: The mark; empty for a query that doesn't begin with one.
+    """
+    return "!" if _LEADING_NEGATION.match(query) else ""
 
 
 def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:

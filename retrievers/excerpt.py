@@ -18,6 +18,7 @@ EXCERPT_CHARACTERS = 2000
 _LEAD_CHARACTERS = 400
 _LEAST_SHARE = 200
 """No more sections are excerpted than get so many characters each."""
+_MOST_TERMS = 50
 GAP = "\n\n……\n\n"
 _PARAGRAPH_END = "\n\n"
 
@@ -39,7 +40,8 @@ def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS)
     """Cut a document down to what answers an exact match.
 
     :param body: Markdown without front matter.
-    :param terms: The matched terms in normal form; those that the body doesn't contain have no influence.
+    :param terms: The matched terms in normal form; those that the body doesn't contain have no influence. The first 50
+        count: a query may name hundreds of a document's keywords.
     :param limit: Most characters of the result.
     :returns: The whole body if it fits; its beginning, cut at a paragraph or sentence end, if all terms occur
         there; otherwise the lead and, divided evenly, the best section for each of the other terms.
@@ -48,6 +50,7 @@ def excerpt(body: str, terms: Sequence[str], *, limit: int = EXCERPT_CHARACTERS)
     beginning = _cut(body, whole, limit)
     if beginning.spans == (whole,):
         return beginning
+    terms = terms[:_MOST_TERMS]
     missing = _missing(terms, beginning.text)
     if not missing:
         return beginning
@@ -147,13 +150,11 @@ def _sections_with(terms: Sequence[str], sections: list[Section], body: str) -> 
             best = next(in_text, None)
         if best is not None and best not in wanted:
             wanted.append(best)
+    ends = {at: subtree_end(sections, at) for at in wanted}
     covered = [
         at
         for at in wanted
-        if not any(
-            other != at and sections[other].start <= sections[at].start < subtree_end(sections, other)
-            for other in wanted
-        )
+        if not any(other != at and sections[other].start <= sections[at].start < ends[other] for other in wanted)
     ]
     return sorted(covered)
 
@@ -182,7 +183,8 @@ def _around(body: str, span: TextSpan, terms: Sequence[str], limit: int) -> Exce
     """Cut so that a term is inside, also in one paragraph that is longer than the limit."""
     step = max(limit // 2, 1)
     for start in range(span.start, span.end, step):
-        piece = _cut(body, TextSpan(start, span.end), limit)
+        # Not all of the rest: of one line of megabytes that would be quadratic.
+        piece = _cut(body, TextSpan(start, min(start + 2 * limit, span.end)), limit)
         if len(_missing(terms, piece.text)) < len(terms):
             return piece
     return _cut(body, span, limit)

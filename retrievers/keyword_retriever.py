@@ -15,6 +15,7 @@ from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError, D
 from knowledge_lookup.retrievers.excerpt import Excerpt, excerpt
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
 from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
+from knowledge_lookup.retrievers.tracing import KeywordMatchEvent, report, traced
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +61,18 @@ class KeywordRetriever(BaseRetriever):
         self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager)
 
+    @traced
     def match(self, query: str) -> KeywordMatches:
         """Match a query against the index without reading any document.
 
         :param query: The query as the user or the agent wrote it.
         :returns: All matching documents and whether they settle the query.
         """
-        return self._index.match(query)
+        matches = self._index.match(query)
+        report(lambda: KeywordMatchEvent.of(matches))
+        return matches
 
+    @traced
     def to_nodes(
         self,
         matches: KeywordMatches,

@@ -80,10 +80,10 @@ def plain_heading(text: str) -> str:
     :param text: A heading with or without the signs of its level and markup.
     :returns: Its text.
     """
-    heading = _HEADING_SIGNS.sub("", text.strip())
+    heading = _HEADING_SIGNS.sub("", " ".join(text.split()))
     if not _MARKUP.search(heading):
-        return " ".join(heading.split())
-    events = iter(pyromark.events("# " + _encoded(" ".join(heading.split())).decode()))
+        return heading
+    events = iter(pyromark.events("# " + _encoded(heading).decode()))
     next(events)
     return _text_of(events) or heading
 
@@ -91,7 +91,8 @@ def plain_heading(text: str) -> str:
 _MARKUP = re.compile(r"[\\`*\[\]<>&!]|(?<!\w)_|_(?!\w)")
 """What may be markup; an underscore inside a word isn't."""
 _UNDERLINE = re.compile(r"\n\s*[=-]+$")
-_HEADING_SIGNS = re.compile(r"^#{1,6}(?:\s+|$)|\s+#+$")
+_HEADING_SIGNS = re.compile(r"^#{1,6}(?: |$)| #+$")
+"""In a heading with single spaces: in a run of very many the search for its end would take quadratic time."""
 
 
 class _Heading(NamedTuple):
@@ -125,7 +126,7 @@ def _headings(body: str) -> Iterator[_Heading]:
             start = body.rfind("\n", 0, counted) + 1
             text_start = behind if body[behind - 1] == "\n" else (body.find("\n", behind) + 1 or len(body))
             text = _text_of(event for event, _ in events)
-            text = text or _HEADING_SIGNS.sub("", _UNDERLINE.sub("", body[start:behind].strip()))
+            text = text or _HEADING_SIGNS.sub("", " ".join(_UNDERLINE.sub("", body[start:behind].strip()).split()))
             yield _Heading(start, text_start, int(opened["Heading"]["level"][1:]), text)
         else:
             depth += 1

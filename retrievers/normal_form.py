@@ -8,6 +8,8 @@ invisible characters, spaces between Chinese and Latin and punctuation at the en
 import re
 import unicodedata
 
+from knowledge_lookup.retrievers.compatibility_form import compatibility_form
+
 # Blocks whose characters are written without spaces between words. Katakana's middle dot and its double hyphen
 # (U+30FB, U+30A0) are punctuation and left out.
 _CJK_RANGES = (
@@ -140,10 +142,10 @@ def normal_form(text: str) -> str:
             text = _without_invisible(text)
     if text.isascii():
         return _trimmed(" ".join(text.lower().split()))
-    text = unicodedata.normalize("NFKC", text)
+    text = compatibility_form(text)
     folded = text.casefold()
     if folded != text:
-        folded = unicodedata.normalize("NFKC", folded)
+        folded = compatibility_form(folded)
     if _TYPOGRAPHIC.search(folded):
         folded = folded.translate(_TYPOGRAPHY)
     text = " ".join(folded.split())
@@ -174,7 +176,7 @@ def _without_script_spaces(text: str) -> str:
         return text
     pieces = [text[start + 1 : end] for start, end in zip([-1, *cuts], [*cuts, len(text)], strict=True)]
     # A space may have kept a stray combining mark from its letter.
-    return unicodedata.normalize("NFKC", "".join(pieces))
+    return compatibility_form("".join(pieces))
 
 
 def _trimmed(text: str) -> str:

@@ -4,13 +4,15 @@ from dataclasses import dataclass
 
 from llama_index.core.schema import QueryBundle
 
+from knowledge_lookup.retrievers.query_text import readable_query
+
 
 @dataclass
 class ScopedQueryBundle(QueryBundle):
     """A LlamaIndex ``QueryBundle`` with the scope of the search.
 
     ``KnowledgeRetriever`` and ``MilvusVectorRetriever`` honour it; other retrievers take it as the
-    plain bundle that it also is.
+    plain bundle that it also is. Of a query of more than 8,000 characters the beginning alone is taken.
 
     :param exclude_documents: File paths that must not be returned (what the session already has).
     :param exclude_passages_of: File paths of which no passage may be returned, though an exact match may (what the
@@ -28,6 +30,7 @@ class ScopedQueryBundle(QueryBundle):
     def __post_init__(self) -> None:
         if self.similarity_top_k is not None and self.similarity_top_k < 1:
             raise ValueError(f"similarity_top_k must be at least 1, got {self.similarity_top_k}")
+        self.query_str = readable_query(self.query_str)
 
     @property
     def documents_without_passages(self) -> frozenset[str]:

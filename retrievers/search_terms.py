@@ -6,11 +6,11 @@ so that ``tidb_mem_quota_query`` is found by its whole name first, and by ``quot
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from importlib.resources import files
 
+from knowledge_lookup.retrievers.compatibility_form import compatibility_form
 from knowledge_lookup.retrievers.normal_form import character_kinds
 
 _RUN = re.compile(r"[hk]+|w+(?:[ja]+w+)*")
@@ -28,7 +28,7 @@ def passage_terms(text: str) -> list[str]:
     >>> passage_terms("Redis 集群的 maxIdle")
     ['redis', '集群', '群的', 'maxidle', 'max', 'idle']
     """
-    text = unicodedata.normalize("NFKC", text)
+    text = compatibility_form(text)
     terms: list[str] = []
     for run in _RUN.finditer(character_kinds(text)):
         piece = text[run.start() : run.end()]
@@ -60,7 +60,7 @@ def query_terms(text: str) -> list[str]:
 def _query_terms(text: str) -> tuple[str, ...]:
     # One look-up asks for those of its query several times.
     words, asking = _function_words()
-    normal = unicodedata.normalize("NFKC", text)
+    normal = compatibility_form(text)
     said = passage_terms(asking.sub(" ", normal))
     kept = [term for term in said if term not in words and not _is_lone_cjk(term)]
     return tuple(dict.fromkeys(kept or passage_terms(normal)))
@@ -77,7 +77,7 @@ class SearchedText:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = unicodedata.normalize("NFKC", text)
+        self._text = compatibility_form(text)
         self._folded = self._text.casefold()
 
     def contains(self, term: str) -> bool:

@@ -5,6 +5,7 @@ Nothing heavy is imported before a command needs it.
 
 import sys
 
+from knowledge_lookup.pipeline.cli.terminal import write
 from knowledge_lookup.retrievers.errors import KnowledgeLookupError
 
 
@@ -15,5 +16,5 @@ def main() -> None:
     try:
         app()
     except KnowledgeLookupError as error:
-        print(f"error: {error}", file=sys.stderr)
+        write(f"error: {error}".replace("\n", " "), sys.stderr)
         sys.exit(1)

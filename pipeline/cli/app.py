@@ -16,6 +16,8 @@ from knowledge_lookup.pipeline.cli.options import (
     load_settings,
     open_pipeline,
 )
+from knowledge_lookup.pipeline.cli.records import records, stats
+from knowledge_lookup.pipeline.cli.terminal import PrintableFormatter
 
 app = typer.Typer(
     name="knowledge-lookup",
@@ -27,8 +29,10 @@ app = typer.Typer(
 )
 
 app.add_typer(documents)
+app.add_typer(records)
 app.command()(evaluate)
 app.command()(tune)
+app.command()(stats)
 
 
 @app.callback()
@@ -40,11 +44,22 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log the steps of each look-up.")] = False,
 ) -> None:
     """Take the options that come before the command."""
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
-    for noisy in ("pymilvus", "milvus_lite", "grpc", "httpx", "alembic", "openai"):
-        # Their errors reach the user as one line of ours.
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    # Their errors reach the user as one line of ours.
+    for noisy in ("milvus_lite", "grpc", "httpx", "alembic", "openai"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    # pymilvus sets the levels of its loggers when it is imported, but leaves filters alone.
+    for noisy in ("decorators", "client.grpc_handler", "client.connection_manager"):
+        logging.getLogger(f"pymilvus.{noisy}").addFilter(lambda _: False)
+    if not verbose:
+        logging.getLogger("knowledge_lookup.agents.knowledge_lookup").addFilter(_is_no_error)
     context.obj = config
+
+
+def _is_no_error(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR
 
 
 @app.command()
@@ -124,7 +139,7 @@ def lookup(
         result = pipeline.lookup(query, session_id=session, section_title=section)
         explanation = pipeline.explain(query) if explain else None
     if as_json:
-        rendering.raw(result.to_json())
+        rendering.raw_json(result.to_json())
     else:
         rendering.lookup_result(result)
     if explanation is not None:
@@ -139,6 +154,8 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Search passages by meaning alone, with their similarities; for people, without memory."""
+    if not query.strip():
+        raise typer.BadParameter("the query is empty: say what to look for", param_hint="QUERY")
     with open_pipeline(context) as pipeline:
         index_if_needed(pipeline)
         nodes = pipeline.search(query, top_k=top_k)

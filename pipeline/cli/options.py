@@ -57,8 +57,13 @@ def index_if_needed(pipeline: "KnowledgePipeline") -> None:
     :param pipeline: The pipeline.
     :raises KnowledgeLookupError: If it can't be indexed.
     """
-    if pipeline.is_indexed():
-        return
+    from knowledge_lookup.pipeline.storage import DatabaseUnavailableError
+
+    try:
+        if pipeline.is_indexed():
+            return
+    except DatabaseUnavailableError:
+        return  # a look-up does without the database, and says so
     with rendering.progress_bar("indexing the knowledge base first") as progress:
         report = pipeline.sync(progress=progress)
     rendering.skipped_files(report)

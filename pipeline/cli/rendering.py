@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from knowledge_lookup.pipeline.cli.terminal import printable, write, write_json
+
 if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore
 
@@ -16,12 +18,19 @@ if TYPE_CHECKING:
 
 
 def raw(text: str) -> None:
-    """Print a text as it is.
+    """Print a text for people: nothing in it acts on the terminal.
 
     :param text: What to print.
     """
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    write(text, sys.stdout)
+
+
+def raw_json(text: str) -> None:
+    """Print a JSON text as it is.
+
+    :param text: What to print.
+    """
+    write_json(text, sys.stdout)
 
 
 def lines(texts: Sequence[str]) -> None:
@@ -38,7 +47,9 @@ def json_object(value: Mapping[str, Any]) -> None:
 
     :param value: The object.
     """
-    raw(json.dumps(value, ensure_ascii=False, indent=2))
+    from knowledge_lookup.agents.json_text import escaped
+
+    raw_json(escaped(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def remark(text: str) -> None:
@@ -46,7 +57,7 @@ def remark(text: str) -> None:
 
     :param text: The line.
     """
-    print(text, file=sys.stderr)
+    write(text, sys.stderr)
 
 
 @contextmanager
@@ -60,11 +71,13 @@ def progress_bar(title: str) -> Iterator["Progress"]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[document]}"), console=Console(stderr=True)) as bar:
+    # A file may be named like rich's own markup, or like an emoji's code.
+    name = TextColumn("{task.fields[document]}", markup=False)
+    with Progress(*columns, name, console=Console(stderr=True, emoji=False)) as bar:
         task = bar.add_task(title, total=None, document="")
 
         def report(done: int, total: int, document: str) -> None:
-            bar.update(task, completed=done, total=total, document=document)
+            bar.update(task, completed=done, total=total, document=printable(document))
 
         yield report
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 300
 """Most tokens of a chunk's own text; title and section path come on top and fit the model's 512 as well."""
+_MOST_CHARACTERS_OF_A_TOKEN = 16
+"""More characters count as another token: a chunk has 4,800 at most."""
 _MOST_TITLE_CHARACTERS = 120
 _MOST_SECTION_CHARACTERS = 200
 
@@ -52,9 +54,16 @@ class MarkdownChunker:
     def _pieces(self, text: str) -> list[str]:
         if not text:
             return []
-        if self._count_tokens(text) <= self._max_tokens:
+        if self._size(text) <= self._max_tokens:
             return [text]
-        return [piece for piece in self._splitter.split_text(text) if piece.strip()]
+        most = self._max_tokens * _MOST_CHARACTERS_OF_A_TOKEN
+        # The splitter adds up the tokens of single characters, which may be none.
+        pieces = (
+            whole[start : start + most]
+            for whole in self._splitter.split_text(text)
+            for start in range(0, len(whole), most)
+        )
+        return [piece for piece in pieces if piece.strip()]
 
     @cached_property
     def _splitter(self) -> "SentenceSplitter":
@@ -64,8 +73,12 @@ class MarkdownChunker:
         return SentenceSplitter(
             chunk_size=self._max_tokens,
             chunk_overlap=0,
-            tokenizer=lambda text: range(self._count_tokens(text)),  # the splitter only takes the length
+            tokenizer=lambda text: range(self._size(text)),  # the splitter only takes the length
         )
+
+    def _size(self, text: str) -> int:
+        # A model reads a megabyte of white space as one token; no row of a Milvus server holds it.
+        return max(self._count_tokens(text), len(text) // _MOST_CHARACTERS_OF_A_TOKEN)
 
 
 def chunk_id(file_path: str, index: int) -> str:

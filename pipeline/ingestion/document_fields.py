@@ -87,9 +87,7 @@ class DocumentFieldGenerator:
             "body": document.body.strip()[:_BODY_CHARACTERS],
         }
         try:
-            answer = chat.ask(
-                read_prompt("document-fields-prompt", self._locale), json_text(material)
-            )
+            answer = chat.ask(read_prompt("document-fields-prompt", self._locale), json_text(material))
         except LanguageModelError as error:
             _warn(document, str(error))
             return DocumentFields((), "")

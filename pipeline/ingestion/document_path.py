@@ -25,6 +25,11 @@ def safe_file_path(*parts: str) -> str:
         document.
     """
     given = "/".join(part for part in parts if part)
+    if len(given) > _MOST_CHARACTERS_OF_A_PATH:
+        # Before anything else is done with it.
+        raise UnsafePathError(
+            f"{given[:60]!a}... has {len(given)} characters, at most {_MOST_CHARACTERS_OF_A_PATH} are allowed"
+        )
     for part in parts:
         if part.startswith("/") or part[1:2] == ":":
             raise UnsafePathError(f"{part!a} is an absolute path: give a name relative to the knowledge base")
@@ -34,10 +39,6 @@ def safe_file_path(*parts: str) -> str:
         if reason is not None:
             raise UnsafePathError(f"{given!a} can't be a path in the knowledge base: {reason}")
     path = "/".join(names)
-    if len(path) > _MOST_CHARACTERS_OF_A_PATH:
-        raise UnsafePathError(
-            f"{given[:60]!a}... has {len(path)} characters, at most {_MOST_CHARACTERS_OF_A_PATH} are allowed"
-        )
     if PurePosixPath(path).suffix.lower() not in DOCUMENT_SUFFIXES:
         raise UnsafePathError(
             f"{given!a} isn't a document: its name must end in one of {', '.join(sorted(DOCUMENT_SUFFIXES))}"
@@ -68,7 +69,7 @@ def _why_not(name: str) -> str | None:
         "a name in it is empty": not name.strip(),
         f"the name {name!a} begins with a dot": name.startswith("."),
         f"the name {name!a} holds a backslash": "\\" in name,
-        f"the name {name!a} holds a control character or isn't valid Unicode": _has_unprintable(name),
+        f"the name {name!a} holds a control character, a line end or isn't valid Unicode": _has_unprintable(name),
         f"the name {name!a} begins or ends with white space": name != name.strip(),
     }
     for reason, applies in reasons.items():
@@ -83,4 +84,4 @@ def _why_not(name: str) -> str | None:
 
 
 def _has_unprintable(name: str) -> bool:
-    return any(unicodedata.category(char) in {"Cc", "Cs"} for char in name)
+    return any(unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in name)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,9 +110,9 @@ def _judge(entry: "os.DirEntry[str]", file_path: str, real_root: Path) -> FoundF
             return Leftover(file_path, entry.stat(follow_symlinks=False).st_mtime_ns)
         if is_hidden or name[name.rfind(".") :].lower() not in DOCUMENT_SUFFIXES:
             return None
-        if not _is_utf8(file_path):
-            printable = file_path.encode("utf-8", "replace").decode("utf-8")
-            return SkippedFile(printable, "its name isn't valid UTF-8: rename it")
+        unusable = _unusable_name(file_path)
+        if unusable is not None:
+            return unusable
         if entry.is_symlink():
             return _follow(entry, file_path, real_root)
         return _found(file_path, entry.stat(follow_symlinks=False))
@@ -133,6 +134,20 @@ def _found(file_path: str, status: os.stat_result) -> FoundFile | SkippedFile:
     if not stat.S_ISREG(status.st_mode):
         return SkippedFile(file_path, "it isn't a regular file")
     return FoundFile(file_path, FileState(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino))
+
+
+def _unusable_name(file_path: str) -> SkippedFile | None:
+    if not _is_utf8(file_path):
+        printable = file_path.encode("utf-8", "replace").decode("utf-8")
+        return SkippedFile(printable, "its name isn't valid UTF-8: rename it")
+    if _has_control_characters(file_path):
+        return SkippedFile(repr(file_path)[1:-1], "its name holds a control character: rename it")
+    return None
+
+
+def _has_control_characters(text: str) -> bool:
+    # A line end in a name would be one in every list and label that names the file.
+    return not text.isprintable() and any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in text)
 
 
 def _is_utf8(text: str) -> bool:

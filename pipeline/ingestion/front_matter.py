@@ -155,11 +155,13 @@ def _read_block(block: Block, log: WarningLog) -> tuple[FrontMatter, str]:
 
 
 def _gather(pairs: Iterable[Pair], stray: list[str], log: WarningLog) -> FrontMatter:
+    pairs = list(pairs)
+    written = {KNOWN_FIELDS[pair.key] for pair in pairs if pair.key in KNOWN_FIELDS}
     texts: dict[str, str | None] = {}
     lists: dict[str, list[str]] = {name: [] for name in _LISTS}
     extra: dict[str, JsonValue] = {}
     lines: dict[str, int] = {}
-    for pair in pairs:
+    for pair in (_spelled_right(pair, written, log) for pair in pairs):
         name = KNOWN_FIELDS.get(pair.key, pair.key)
         if name in lines:
             which = "both count" if name in _LISTS else "the last one counts"
@@ -182,6 +184,16 @@ def _gather(pairs: Iterable[Pair], stray: list[str], log: WarningLog) -> FrontMa
         when_to_retrieve=texts.get("when_to_retrieve"),
         extra=extra,
     )
+
+
+def _spelled_right(pair: Pair, written: Container[str], log: WarningLog) -> Pair:
+    """Read ``Title`` as ``title``, unless the front matter has that as well."""
+    meant = pair.key.casefold().replace(" ", "_")
+    name = KNOWN_FIELDS.get(meant)
+    if pair.key in KNOWN_FIELDS or name is None or name in written:
+        return pair
+    log.add(pair.line, f"{pair.key} is read as {meant}; write {meant}")
+    return Pair(meant, pair.value, pair.line)
 
 
 def _read_text(pair: Pair, log: WarningLog) -> str | None:

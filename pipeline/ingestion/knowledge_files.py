@@ -1,6 +1,7 @@
 """The folder of documents: which files it has, and their texts."""
 
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from knowledge_lookup.retrievers.document_reader import DocumentNotFoundError
 
 DEFAULT_MAX_FILE_BYTES = 2_000_000
 _CACHED_BODIES = 256
+_DONT_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _TEMPORARY_KEPT_SECONDS = 3600.0
 
 
@@ -125,6 +127,20 @@ class KnowledgeFiles:
         """
         return (self.base_path / file_path).is_file()
 
+    def read_elsewhere(self, path: Path) -> bytes:
+        """Read a file outside the base path that is to become a document.
+
+        :param path: The file.
+        :returns: Its bytes; of a device, which may have no end, no more than tell that it is too large.
+        :raises UnreadableDocumentError: If it is too large.
+        :raises OSError: If it can't be read.
+        """
+        with path.open("rb") as file:
+            reason = self.too_large(os.fstat(file.fileno()).st_size)
+            if reason is not None:
+                raise UnreadableDocumentError(f"{path.name}: {reason}")
+            return file.read(self.max_file_bytes + 1)
+
     def read(self, file_path: str) -> bytes:
         """Read a file.
 
@@ -132,9 +148,17 @@ class KnowledgeFiles:
         :returns: Its bytes.
         :raises DocumentNotFoundError: If it is gone or can't be read.
         """
+        path = f"{self.base_path}/{file_path}"
+        # Since the folder was read something else may have come in the place of the file: a link that leads out, or a
+        # pipe, of which opening wouldn't return.
+        if not os.path.realpath(path).startswith(os.path.join(os.path.realpath(self.base_path), "")):
+            raise DocumentNotFoundError(
+                f"document '{file_path}' leads through a symbolic link out of the knowledge base"
+            )
         try:
-            # Without pathlib and a buffer, as in `read_body`.
-            with open(f"{self.base_path}/{file_path}", "rb", buffering=0) as file:
+            with open(os.open(path, os.O_RDONLY | _DONT_WAIT), "rb", buffering=0) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise DocumentNotFoundError(f"document '{file_path}' isn't a regular file any more")
                 return file.read()
         except OSError as error:
             raise DocumentNotFoundError(

@@ -153,3 +153,12 @@ def test_an_embedding_endpoint_that_is_down_is_an_outage_and_not_asked_each_time
         result = bundle.lookup(f"{IN_OTHER_WORDS}{number}")
         assert result.message == MESSAGE.outage_nothing
     assert len(asked) == 1
+
+
+def test_a_collection_that_is_gone_is_an_outage_and_not_an_empty_answer(bundle: KnowledgePipeline) -> None:
+    bundle.chunk_store.drop()
+    assert bundle.lookup(IN_OTHER_WORDS).message == MESSAGE.outage_nothing
+    with pytest.raises(VectorStoreUnavailableError, match=r"no collection 'knowledge_chunks' .*knowledge-lookup sync"):
+        bundle.search(IN_OTHER_WORDS)
+    bundle.sync()
+    assert bundle.lookup(IN_OTHER_WORDS).found

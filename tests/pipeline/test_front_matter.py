@@ -830,3 +830,23 @@ def test_keywords_of_a_list_that_are_separated_by_chinese_commas_are_split_with_
     parsed = parse_front_matter(f"---\ntitle: t\nkeywords: {listed}\n---\n\nbody".encode(), file_path="a.md")
     assert parsed.front_matter.keywords == ("甲词", "乙词", "丙词")
     assert [(warning.file_path, warning.line) for warning in parsed.warnings] == [("a.md", 3)]
+
+
+def test_a_field_in_capitals_is_read_and_its_right_spelling_named() -> None:
+    parsed = parse_block("Title: 网关\nKEYWORDS: [ERR_A]\nWhen to retrieve: 报错时")
+    assert parsed.front_matter.title == "网关"
+    assert parsed.front_matter.keywords == ("ERR_A",)
+    assert parsed.front_matter.when_to_retrieve == "报错时"
+    assert parsed.front_matter.extra == {}
+    assert [warning.message for warning in parsed.warnings] == [
+        "Title is read as title; write title",
+        "KEYWORDS is read as keywords; write keywords",
+        "When to retrieve is read as when_to_retrieve; write when_to_retrieve",
+    ]
+
+
+def test_a_field_in_capitals_beside_the_right_one_stays_a_field_of_its_own() -> None:
+    parsed = parse_block("title: 网关\nTitle: 别的")
+    assert parsed.front_matter.title == "网关"
+    assert parsed.front_matter.extra == {"Title": "别的"}
+    assert parsed.warnings == ()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knowledge_lookup.retrievers import KeywordEntry, KeywordIndex
 from knowledge_lookup.retrievers.decisiveness import QueryWords, what_is_left
 from knowledge_lookup.retrievers.normal_form import normal_form
 
@@ -451,3 +452,20 @@ def test_of_a_query_that_names_something_else_or_turns_away_something_is_left(
 ) -> None:
     start = query.index(term)
     assert what_is_left(query, [(start, start + len(term))], words)
+
+
+@pytest.mark.parametrize("query", ["!redis", "！redis", "!redis 是什么", '"!redis"', "! redis", "!!redis"])
+def test_an_exclamation_mark_before_a_term_excludes_it(query: str) -> None:
+    index = KeywordIndex()
+    index.add(KeywordEntry("a.md", "t", "d", ("redis",)))
+    matches = index.match(query)
+    assert matches.match_count == 1
+    assert not matches.decisive
+    assert matches.rest == "!"
+
+
+@pytest.mark.parametrize("query", ["redis!", "redis 是什么！", "(redis)", "redis?!"])
+def test_an_exclamation_mark_behind_a_term_excludes_nothing(query: str) -> None:
+    index = KeywordIndex()
+    index.add(KeywordEntry("a.md", "t", "d", ("redis",)))
+    assert index.match(query).decisive

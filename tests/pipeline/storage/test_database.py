@@ -343,3 +343,20 @@ def test_a_forked_child_uses_a_connection_of_its_own(database: Database) -> None
         execute(database, "UPDATE words SET word = word + 1")
     assert exit_code(child) == 0
     assert scalar(database, "SELECT word FROM words") == 40
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql+pymysql://u:secret@host/name?parseTime=true", "unknown option, 'parseTime'"),
+        ("mysql+pymysql://u:secret@host/name?local_infile=1", "unknown option, 'local_infile'"),
+        ("mysql+pymysql://u:secret@host/name?connect_timeout=soon", "a value of the wrong kind"),
+        ("sqlite:///a.db?passphrase=secret", "unknown option, 'passphrase'"),
+        ("sqlite:///a.db?timeout=secret", "a value of the wrong kind"),
+    ],
+)
+def test_an_option_that_the_driver_does_not_have_is_one_line(url: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=message) as caught:
+        Database(url, data_dir=tmp_path)
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)

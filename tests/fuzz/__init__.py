@@ -1,0 +1,1 @@
+"""Fuzzing with hostile text."""

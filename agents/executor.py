@@ -191,8 +191,8 @@ class KnowledgeExecutor(ReActAgent):
             # Some chat templates refuse two messages of the user in a row.
             messages, request = messages[:-1], f"{last.content or ''}\n\n{request}"
         response = await self._ask(ctx, [*messages, ChatMessage(role=MessageRole.USER, content=request)])
-        if not (response.message.content or "").strip():
-            # What answers with nothing to the last is no model: an empty body, or a page that isn't an event stream.
+        if response.raw is None and not (response.message.content or "").strip():
+            # No completion at all, to the last: an empty body, or a page that isn't an event stream.
             raise LanguageModelError("the language model's answer is empty: check llm.base-url and llm.model")
         output = self._read(response, tools, await ctx.store.get("user_msg_str", default=""))
         text = output.answer if output.problem is None else ""

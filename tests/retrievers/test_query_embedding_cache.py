@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from llama_index.core.schema import QueryBundle
 
-from knowledge_lookup.retrievers import EmbeddingError, MilvusChunkStore, MilvusVectorRetriever
+from knowledge_lookup.retrievers import EmbeddingError, MilvusChunkStore, MilvusVectorRetriever, circuit_breaker
 from knowledge_lookup.retrievers.query_embedding_cache import QueryEmbeddingCache
 from tests.retrievers.chunks import AHEAD, ChosenVectors
 
@@ -111,7 +111,11 @@ def test_with_a_cache_of_size_zero_the_model_is_asked_each_time(store: MilvusChu
     assert model.asked == ["ahead", "ahead"]
 
 
-def test_what_failed_or_is_no_usable_vector_is_asked_for_again(store: MilvusChunkStore) -> None:
+def test_what_failed_or_is_no_usable_vector_is_asked_for_again(
+    store: MilvusChunkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuit_breaker, "PAUSE_SECONDS", 0.0)
+
     class Recovering(ChosenVectors):
         def _get_query_embedding(self, query: str) -> list[float]:
             vector = super()._get_query_embedding(query)

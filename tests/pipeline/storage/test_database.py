@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_made_is_one_line_of_error(tmp_path: Path) -> No
 
 def test_a_file_that_is_no_database_is_one_line_of_error(tmp_path: Path) -> None:
     (tmp_path / "knowledge-lookup.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(DatabaseError, match=r"file is not a database$"):
+    with pytest.raises(DatabaseError, match=r"file is not a database; the file is damaged: move it away"):
         Database(None, data_dir=tmp_path).ensure_current()
 
 

@@ -1,17 +1,16 @@
 """L0, then L1 only where L0 isn't decisive: the retriever behind the look-up."""
 
 import asyncio
-import itertools
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events.retrieval import RetrievalStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_lookup.retrievers import metadata as keys
 from knowledge_lookup.retrievers.errors import (
@@ -24,22 +23,14 @@ from knowledge_lookup.retrievers.hybrid_retriever import HybridRetriever
 from knowledge_lookup.retrievers.keyword_match import KeywordMatch, KeywordMatches
 from knowledge_lookup.retrievers.keyword_retriever import KeywordRetriever
 from knowledge_lookup.retrievers.milvus_vector_retriever import MilvusVectorRetriever
-from knowledge_lookup.retrievers.normal_form import normal_form
+from knowledge_lookup.retrievers.retrieval_attempt import RetrievalAttempt
 from knowledge_lookup.retrievers.scoped_query_bundle import ScopedQueryBundle
-from knowledge_lookup.retrievers.term_occurrence import contains_term
 from knowledge_lookup.retrievers.time_spent import shared_time
 from knowledge_lookup.retrievers.tracing import report, report_retrieval, traced
 
 logger = logging.getLogger(__name__)
 
 _L1_FAILURES = (VectorStoreError, EmbeddingError)
-
-_CANDIDATES_PER_PASSAGE = 5
-_FEWEST_CANDIDATES = 40
-"""So many chunks are fetched for each passage wanted, and so many at least: several may belong to one document that is
-left out, and a passage is judged by how much better it is than what else there is."""
-_MATCHED_DOCUMENTS_SEARCHED = 100
-"""Of a keyword that more documents share than this, the first so many by rank are searched on their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +165,21 @@ class KnowledgeRetriever(BaseRetriever):
         except _L1_FAILURES as error:  # the statistics of the words come from Milvus, too
             return self._postprocessed(attempt.without_search(error))
 
-    def _postprocessed(self, attempt: "_Attempt") -> KnowledgeRetrieval:
+    def _postprocessed(self, attempt: RetrievalAttempt) -> KnowledgeRetrieval:
         nodes, withheld = self._candidates(attempt)
         for postprocessor in self._node_postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, attempt.bundle)
             withheld = postprocessor.postprocess_nodes(withheld, attempt.bundle) if withheld else withheld
         return self._finish(attempt, nodes, withheld)
 
-    async def _apostprocessed(self, attempt: "_Attempt") -> KnowledgeRetrieval:
+    async def _apostprocessed(self, attempt: RetrievalAttempt) -> KnowledgeRetrieval:
         nodes, withheld = await asyncio.to_thread(self._candidates, attempt)
         for postprocessor in self._node_postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, attempt.bundle)
             withheld = await postprocessor.apostprocess_nodes(withheld, attempt.bundle) if withheld else withheld
         return self._finish(attempt, nodes, withheld)
 
-    def _searched(self, query_bundle: QueryBundle) -> "_Attempt":
+    def _searched(self, query_bundle: QueryBundle) -> RetrievalAttempt:
         attempt = self._begin(query_bundle)
         if attempt.needs_semantic_search:
             started = time.perf_counter()
@@ -200,14 +191,13 @@ class KnowledgeRetriever(BaseRetriever):
             attempt.l1_ms = _ms_since(started)
         return attempt
 
-    def _search(self, attempt: "_Attempt") -> None:
-        for scope, bundle in attempt.searches():
-            known = frozenset(scored.node.node_id for scored in attempt.found.get(_ALL, []))
-            attempt.found.setdefault(scope, []).extend(self._vector_retriever.search(bundle, known=known))
+    def _search(self, attempt: RetrievalAttempt) -> None:
+        for name, bundle in attempt.searches():
+            attempt.add(name, self._vector_retriever.search(bundle, known=attempt.known_ids))
             # The first search embeds the query for all of them.
             attempt.bundle.embedding = bundle.embedding
 
-    def _begin(self, query_bundle: QueryBundle) -> "_Attempt":
+    def _begin(self, query_bundle: QueryBundle) -> RetrievalAttempt:
         report(lambda: RetrievalStartEvent(str_or_query_bundle=query_bundle.query_str))
         started = time.perf_counter()
         bundle = ScopedQueryBundle.of(query_bundle)
@@ -220,7 +210,7 @@ class KnowledgeRetriever(BaseRetriever):
             exclude_passages_of=bundle.exclude_passages_of,
         )
         top_k = self._vector_retriever.similarity_top_k if own.similarity_top_k is None else own.similarity_top_k
-        return _Attempt(
+        return RetrievalAttempt(
             bundle=own,
             matches=matches,
             top_k=top_k,
@@ -228,7 +218,7 @@ class KnowledgeRetriever(BaseRetriever):
             l0_ms=_ms_since(started),
         )
 
-    def _candidates(self, attempt: "_Attempt") -> tuple[list[NodeWithScore], list[NodeWithScore]]:
+    def _candidates(self, attempt: RetrievalAttempt) -> tuple[list[NodeWithScore], list[NodeWithScore]]:
         distances = attempt.distances() if attempt.needs_semantic_search else None
         attempt.top_distance = min((distances or {}).values(), default=None)
         ranked = attempt.ranked_matches(distances or {})
@@ -240,7 +230,9 @@ class KnowledgeRetriever(BaseRetriever):
         return [*nodes, *passages], [*withheld, *passages] if withheld else []
 
     @staticmethod
-    def _finish(attempt: "_Attempt", nodes: list[NodeWithScore], withheld: list[NodeWithScore]) -> KnowledgeRetrieval:
+    def _finish(
+        attempt: RetrievalAttempt, nodes: list[NodeWithScore], withheld: list[NodeWithScore]
+    ) -> KnowledgeRetrieval:
         held = attempt.held_documents() if withheld else frozenset()
         selected = _select(nodes, attempt.top_k, attempt.bundle.exclude_passages_of)
         report_retrieval(attempt.bundle.query_str, selected)
@@ -256,145 +248,6 @@ class KnowledgeRetriever(BaseRetriever):
             withheld_passages=tuple(s for s in withheld if keys.document_of(s) in held),
             l1_error=attempt.l1_error,
         )
-
-
-_ALL = "all"
-_MATCHED = "matched"
-_WITHHELD = "withheld"
-
-
-@dataclass
-class _Attempt:
-    """The state of one retrieval; everything that needs no I/O happens here."""
-
-    bundle: ScopedQueryBundle
-    matches: KeywordMatches
-    top_k: int
-    most_exact: int
-    l0_ms: float
-    l1_ms: float | None = None
-    found: dict[str, list[NodeWithScore]] = field(default_factory=dict)
-    exact: tuple[KeywordMatch, ...] = ()
-    others: tuple[KeywordMatch, ...] = ()
-    top_distance: float | None = None
-    l1_error: VectorStoreError | EmbeddingError | None = None
-
-    def without_search(self, error: VectorStoreError | EmbeddingError) -> "_Attempt":
-        """Make an attempt of what is known without semantic search, which failed."""
-        bundle = replace(self.bundle, embedding=None)
-        return replace(self, bundle=bundle, found={}, exact=(), others=(), top_distance=None, l1_error=error)
-
-    @property
-    def needs_semantic_search(self) -> bool:
-        return not self.matches.decisive and not self.bundle.is_empty
-
-    def in_scope(self, file_path: str) -> bool:
-        only = self.bundle.only_documents
-        return file_path not in self.bundle.exclude_documents and (only is None or file_path in only)
-
-    def searches(self) -> Iterator[tuple[str, ScopedQueryBundle]]:
-        """Give one search after the other; what was found must be in ``found`` before the next is asked for."""
-        candidates = max(self.top_k * _CANDIDATES_PER_PASSAGE, _FEWEST_CANDIDATES)
-        excluded, only = self.bundle.documents_without_passages, self.bundle.only_documents
-        yield (
-            _ALL,
-            self.bundle.scoped(exclude_documents=excluded, only_documents=only, similarity_top_k=candidates),
-        )
-        if excluded:
-            held = excluded if only is None else excluded & only
-            yield _WITHHELD, self.bundle.scoped(only_documents=held, similarity_top_k=self.top_k)
-        first = itertools.islice(self.matches_in_scope(), _MATCHED_DOCUMENTS_SEARCHED)
-        matched, searched = frozenset(match.entry.file_path for match in first), frozenset[str]()
-        # All candidates may come from one long document: go on with those that none came from.
-        while matched and matched != searched:
-            yield _MATCHED, self.bundle.scoped(only_documents=matched, similarity_top_k=candidates)
-            matched, searched = self._best_matches_without_passage(), matched
-
-    def _best_matches_without_passage(self) -> frozenset[str]:
-        distances = self.distances()
-        ranked = self.ranked_matches(distances)
-        silent = [match for match in ranked if match.entry.file_path not in distances]
-        first = next((match for match in ranked[: self.most_exact] if match in silent), None)
-        if first is None:
-            return frozenset()
-        # Which of them comes first is what the search is to tell.
-        equals = [m for m in silent if (m.equals_title, m.longest_span) == (first.equals_title, first.longest_span)]
-        return frozenset(match.entry.file_path for match in equals[:_MATCHED_DOCUMENTS_SEARCHED])
-
-    def passages(self) -> list[NodeWithScore]:
-        return [*self.found.get(_ALL, []), *map(_unranked, self._more_of_matched())]
-
-    def _more_of_matched(self) -> list[NodeWithScore]:
-        """What only the search over the matching documents found."""
-        return list({scored.node.node_id: scored for scored in self.found.get(_MATCHED, [])}.values())
-
-    def marked_passages(self) -> list[NodeWithScore]:
-        """Mark one passage for each match that covers a part of the query that the best match doesn't.
-
-        Who compares two error codes needs both, however little the second one resembles the whole question.
-        """
-        passages = self.passages()
-        for match in self.exact[1:]:
-            if match.spans <= self.exact[0].spans or match.entry.file_path in self.bundle.exclude_passages_of:
-                continue
-            own = sorted((p for p in passages if keys.document_of(p) == match.entry.file_path), key=_distance)
-            naming = [p for p in own if any(contains_term(normal_form(_whole_text(p)), t) for t in match.terms)]
-            for speaking in (naming or own)[:1]:
-                marked = keys.annotate(
-                    speaking, score=speaking.score, annotations={keys.MATCHED_TERMS: list(match.terms)}
-                )
-                passages[passages.index(speaking)] = marked
-        return passages
-
-    def distances(self) -> dict[str, float]:
-        """Squared L2 distance of each document's nearest passage."""
-        nearest: dict[str, float] = {}
-        for scored in (*self.found.get(_ALL, []), *self._more_of_matched()):
-            path = keys.document_of(scored)
-            if scored.score is not None and scored.score < nearest.get(path, float("inf")):
-                nearest[path] = scored.score
-        return nearest
-
-    def matches_in_scope(self) -> Iterator[KeywordMatch]:
-        """Give the matching documents in scope, best first."""
-        only = self.bundle.only_documents
-        matches = self.matches.matches if only is None else self.matches.matches.among(only)
-        return (match for match in matches if self.in_scope(match.entry.file_path))
-
-    def ranked_matches(self, distances: dict[str, float]) -> list[KeywordMatch]:
-        """Give the best matches in scope, those of equal rank by distance: all that are used or may be named."""
-        most = self.most_exact + _MATCHED_DOCUMENTS_SEARCHED
-        # A document without distance comes no earlier than by rank alone, so no other can be among the first.
-        near = self.matches.matches.among(path for path in distances if self.in_scope(path))
-        best = {m.entry.file_path: m for m in [*itertools.islice(self.matches_in_scope(), most), *near]}
-        ranked = sorted(
-            best.values(),
-            key=lambda match: (
-                not match.equals_title,
-                -match.longest_span,
-                distances.get(match.entry.file_path, float("inf")),
-                match.entry.file_path,
-            ),
-        )
-        return ranked[:most]
-
-    def withheld_passages(self) -> list[NodeWithScore]:
-        """The excluded documents' passages that rank among the first ``top_k`` of all."""
-        withheld = [_unranked(scored) for scored in self.found.get(_WITHHELD, [])]
-        if not withheld:
-            return []
-        ranked = sorted([*self.found.get(_ALL, []), *withheld], key=_distance)[: self.top_k]
-        return [scored for scored in ranked if keys.document_of(scored) in self.bundle.documents_without_passages]
-
-    def withheld_documents(self, passages: Sequence[NodeWithScore]) -> tuple[str, ...]:
-        excluded = [match.entry.file_path for match in self.matches.matches.among(self.bundle.exclude_documents)]
-        held = self.held_documents()
-        found = [path for path in map(keys.document_of, passages) if path in held]
-        return tuple(dict.fromkeys([*excluded, *found]))
-
-    def held_documents(self) -> frozenset[str]:
-        """The documents of which no passage may be returned, without those that are returned as a keyword match."""
-        return self.bundle.documents_without_passages - {match.entry.file_path for match in self.exact}
 
 
 def _nodes_of(retrieval: KnowledgeRetrieval) -> list[NodeWithScore]:
@@ -428,19 +281,6 @@ def _select(nodes: list[NodeWithScore], top_k: int, without: frozenset[str]) -> 
 def _is_asynchronous(postprocessor: BaseNodePostprocessor) -> bool:
     """Tell whether a postprocessor has an asynchronous way of its own; LlamaIndex runs the others in a thread."""
     return type(postprocessor)._apostprocess_nodes is not BaseNodePostprocessor._apostprocess_nodes
-
-
-def _unranked(scored: NodeWithScore) -> NodeWithScore:
-    """Drop the ranks that a passage had among those of a few documents only."""
-    return keys.annotate(scored, score=scored.score, annotations={keys.DENSE_RANK: None, keys.SPARSE_RANK: None})
-
-
-def _whole_text(scored: NodeWithScore) -> str:
-    return scored.node.get_content(metadata_mode=MetadataMode.EMBED)
-
-
-def _distance(scored: NodeWithScore) -> float:
-    return float("inf") if scored.score is None else scored.score
 
 
 def _ms_since(started: float) -> float:

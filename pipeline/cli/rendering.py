@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from knowledge_lookup.pipeline.cli.terminal import printable, write, write_json
+from knowledge_lookup.pipeline.cli.terminal import write, write_json
+from knowledge_lookup.pipeline.visible_text import printable
 
 if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore

@@ -8,23 +8,9 @@ them written out. It also gets only what its encoding has.
 import json
 import logging
 import sys
-import unicodedata
 from typing import TextIO
 
-_LINES = "\n\t"
-# Of format characters, those that belong to words and to emoji.
-_JOINERS = "\u200c\u200d"
-
-
-def printable(text: str) -> str:
-    r"""Write out what a terminal would act on or not show.
-
-    :param text: Any text.
-    :returns: The text on the same lines; ESC is ``\x1b``, a mark that turns the line ``\u202e``.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in _LINES else _shown(char) for char in text)
+from knowledge_lookup.pipeline.visible_text import printable
 
 
 def write(text: str, stream: TextIO) -> None:
@@ -64,10 +50,3 @@ class PrintableFormatter(logging.Formatter):
         line = printable(super().format(record))
         encoding = sys.stderr.encoding or "utf-8"
         return line.encode(encoding, "replace").decode(encoding)
-
-
-def _shown(char: str) -> str:
-    # White space that isn't a plain space, such as U+3000, is no danger.
-    if char in _JOINERS or unicodedata.category(char) in {"Zs", "Co", "Cn"}:
-        return char
-    return char.encode("ascii", "backslashreplace").decode() if char > "\xff" else f"\\x{ord(char):02x}"

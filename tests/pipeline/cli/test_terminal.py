@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_lookup.pipeline.cli.terminal import printable
+from knowledge_lookup.pipeline.visible_text import printable
 
 _ESCAPES = "\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\u202e\u2066\u200b"
 

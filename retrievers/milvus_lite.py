@@ -66,13 +66,14 @@ def release_milvus_lite(uri: str) -> None:
 
     ``MilvusClient.close()`` leaves the server running.
 
-    :param uri: Path of the folder, as it was given to :func:`use_milvus_lite`.
+    :param uri: Path of the folder, as it was given to :func:`use_milvus_lite` or ``MilvusClient``; one that isn't open is
+        no error.
     """
     from milvus_lite.server_manager import server_manager_instance
 
     with _USERS_LOCK:
         _USERS[uri] -= 1
-        if not _USERS[uri]:
+        if _USERS[uri] <= 0:  # below: of a store that an application opened by itself
             del _USERS[uri]
             server_manager_instance.release_server(uri)
 

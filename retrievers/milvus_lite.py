@@ -66,7 +66,7 @@ def release_milvus_lite(uri: str) -> None:
 
     ``MilvusClient.close()`` leaves the server running.
 
-    :param uri: Path of the folder, as it was given to :func:`use_milvus_lite` or ``MilvusClient``; one that isn't open is
+    :param uri: Path of the folder, as :func:`use_milvus_lite` or ``MilvusClient`` got it; one that isn't open is
         no error.
     """
     from milvus_lite.server_manager import server_manager_instance

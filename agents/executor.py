@@ -36,6 +36,7 @@ from knowledge_lookup.agents.react_corrections import (
     RejectedStep,
     closing_request,
     is_template,
+    marked_cut_off,
     model_failed,
     no_answer,
     rejection,
@@ -123,7 +124,8 @@ class KnowledgeExecutor(ReActAgent):
         if output.problem is not None:
             steps = rejection(output, output.problem, tools, question, self.locale)
         elif not output.tool:
-            steps = [ResponseReasoningStep(thought=output.thought, response=output.answer)]
+            answer = marked_cut_off(output.answer, self.locale) if _is_cut_off(response) else output.answer
+            steps = [ResponseReasoningStep(thought=output.thought, response=answer)]
         elif so_far.is_repeated(output.tool, output.arguments):
             steps = repetition(output, self.locale)
         else:
@@ -196,6 +198,8 @@ class KnowledgeExecutor(ReActAgent):
             raise LanguageModelError("the language model's answer is empty: check llm.base-url and llm.model")
         output = self._read(response, tools, await ctx.store.get("user_msg_str", default=""))
         text = output.answer if output.problem is None else ""
+        if text and _is_cut_off(response):
+            text = marked_cut_off(text, self.locale)
         if output.problem is Problem.NO_STEP and so_far.sources and not self._is_template(output.thought):
             text = output.thought  # with results at hand, that is where small models put the answer
         return await self._ending(ctx, text or no_answer(so_far.sources, self.locale), raw=_raw(response))
@@ -259,6 +263,12 @@ def _results(reasoning: Sequence[BaseReasoningStep]) -> list[BaseReasoningStep]:
 
 def _without_rejections(reasoning: Sequence[BaseReasoningStep]) -> list[BaseReasoningStep]:
     return [step_made for step_made in reasoning if not isinstance(step_made, RejectedStep | CorrectionStep)]
+
+
+def _is_cut_off(response: ChatResponse) -> bool:
+    """Tell whether an OpenAI-compatible endpoint stopped the model at its length limit."""
+    choices: Any = getattr(response.raw, "choices", None)
+    return bool(choices) and getattr(choices[-1], "finish_reason", None) == "length"
 
 
 def _raw(response: ChatResponse) -> Any:

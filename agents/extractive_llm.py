@@ -54,6 +54,7 @@ class _Sentences:
     quote_reference: str
     sources: str
     not_found: str
+    outage: str
     failed: str
     no_tool: str
     disclaimer: str
@@ -67,6 +68,7 @@ _SENTENCES: dict[Locale, _Sentences] = {
         quote_reference="没有找到完全对应的文档，以下内容仅供参考：",
         sources="来源：",
         not_found="知识库中没有找到与该问题相关的内容。",
+        outage="语义检索暂不可用，关键词也没有匹配到文档，暂时无法作答。这不代表知识库没有收录，请稍后再试。",
         failed="知识库检索失败，无法作答：",
         no_tool="没有可用的知识库检索工具，无法作答。",
         disclaimer="（内置摘录应答器：不是语言模型，以上为知识库原文摘录。）",
@@ -78,6 +80,10 @@ _SENTENCES: dict[Locale, _Sentences] = {
         quote_reference="No document matches exactly; this is related material:",
         sources="Sources: ",
         not_found="The knowledge base holds nothing relevant to this question.",
+        outage=(
+            "Semantic search is unavailable and no keyword matches, so no answer can be given at the moment. "
+            "The knowledge base may well hold this: try again later."
+        ),
         failed="The look-up failed, so no answer can be given: ",
         no_tool="There is no tool to look up the knowledge base, so no answer can be given.",
         disclaimer="(Embedded extractive responder, no language model: quoted from the knowledge base.)",
@@ -192,7 +198,9 @@ class ExtractiveLLM(CustomLLM):
             # The session already has what the question is about: it stands further up.
             found = [result for result in earlier if result.found][-1:]
         if not found:
-            return f"{observed[-1].message or sentences.not_found}\n{sentences.disclaimer}"
+            message = observed[-1].message or sentences.not_found
+            is_outage = message == MESSAGES[self.locale].outage_nothing
+            return f"{sentences.outage if is_outage else message}\n{sentences.disclaimer}"
         result = found[-1]
         texts = [part.content for part in (result.primary, result.supplement) if part is not None]
         is_reference = result.relevance_level is RelevanceLevel.REFERENCE

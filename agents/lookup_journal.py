@@ -143,6 +143,8 @@ class LookupJournal:
             "dedup_reason": dedup_reason,
             "sources": list(result.sources),
         }
+        if call.section_title is not None:
+            details["by_section"] = True
         if retrieval is not None:
             details |= {
                 "l0_match_count": retrieval.matches.match_count,

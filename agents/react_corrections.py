@@ -37,6 +37,7 @@ class _Sentences:
     search_thought: str
     closing: str
     no_answer: str
+    cut_off: str
     model_failed: str
     model_too_slow: str
     retrieved_from: str
@@ -61,6 +62,7 @@ _SENTENCES: Mapping[Locale, _Sentences] = {
             "按格式输出：\nThought: 说明依据\nAnswer: 完整的答案"
         ),
         no_answer="在允许的步数内没有得出答案。",
+        cut_off="（回答达到模型的长度上限，可能不完整。）",
         model_failed="语言模型调用失败（{reason}），没有得出答案。",
         model_too_slow="语言模型在 {seconds:g} 秒内没有响应，没有得出答案。",
         retrieved_from="检索到的内容来自：{sources}",
@@ -83,6 +85,7 @@ _SENTENCES: Mapping[Locale, _Sentences] = {
             "Use the format:\nThought: what the answer rests on\nAnswer: the complete answer"
         ),
         no_answer="No answer was reached within the allowed number of steps.",
+        cut_off="(The answer reached the model's length limit and may be incomplete.)",
         model_failed="The language model failed ({reason}); no answer was reached.",
         model_too_slow="The language model did not respond within {seconds:g} s; no answer was reached.",
         retrieved_from="What was retrieved comes from: {sources}",
@@ -205,6 +208,16 @@ def no_answer(sources: Sequence[str], locale: Locale) -> str:
     :returns: One sentence, and a line with the sources if there are any.
     """
     return _with_sources(_SENTENCES[locale].no_answer, sources, locale)
+
+
+def marked_cut_off(answer: str, locale: Locale) -> str:
+    """Say below an answer that the model was stopped in the middle of it.
+
+    :param answer: What there is of it.
+    :param locale: Language.
+    :returns: The answer and one sentence.
+    """
+    return f"{answer}\n{_SENTENCES[locale].cut_off}"
 
 
 def model_failed(error: LanguageModelError, sources: Sequence[str], locale: Locale) -> str:

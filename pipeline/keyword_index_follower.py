@@ -15,6 +15,7 @@ from knowledge_lookup.pipeline.storage import (
     IndexChanges,
     ReadyDocument,
 )
+from knowledge_lookup.retrievers.background import in_background
 from knowledge_lookup.retrievers.bm25_index import Bm25Index
 from knowledge_lookup.retrievers.fork_safety import call_after_fork
 from knowledge_lookup.retrievers.keyword_index import KeywordIndex
@@ -22,6 +23,8 @@ from knowledge_lookup.retrievers.keyword_match import KeywordEntry
 
 _LOGGER = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS = 2.0
+"""Nobody waits longer for a database that hangs; the driver's own limits are longer."""
 _OVERLAP = timedelta(seconds=10)
 """A transaction that took up to this long may make a change visible with a lower id than one already read."""
 
@@ -79,7 +82,13 @@ class KeywordIndexFollower:
 
     def _load_rows(self) -> None:
         # The position first: what changes while the rows are read is read again.
-        self._read_up_to = self._changes.latest_id()
+        position = in_background(self._changes.latest_id, name="keyword-index-load")
+        try:
+            self._read_up_to = position.result(_PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise DatabaseUnavailableError(
+                f"the database didn't answer within {_PATIENCE_SECONDS:g} seconds; check that the server runs"
+            ) from error
         if self.error is None:
             self._index.update(map(keyword_entry, self._documents.iter_ready()))
             return
@@ -102,7 +111,7 @@ class KeywordIndexFollower:
         """End the thread."""
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_PATIENCE_SECONDS)
 
     def catch_up(self) -> None:
         """Apply what changed since the last look.

@@ -80,8 +80,8 @@ class MilvusSettings(SettingsSection):
     consistency_level: Literal["Strong", "Session", "Bounded", "Eventually"] = "Session"
     """How fresh a search must be; ``Session`` sees its own writes. Default: ``Session``."""
 
-    timeout_seconds: float = Field(default=2.0, gt=0)
-    """How long one call to the server may take, in seconds, above 0. Default: 2."""
+    timeout_seconds: float = Field(default=2.0, gt=0, le=3600)
+    """How long one call to the server may take, in seconds, above 0 and at most 3,600. Default: 2."""
 
     @field_validator("collection")
     @classmethod
@@ -213,9 +213,9 @@ class SessionSettings(SettingsSection):
     max_sessions: int = Field(default=10_000, ge=1)
     """How many sessions are remembered at once, at least 1; the longest unused go first. Default: 10000."""
 
-    timeout_seconds: float = Field(default=2.0, gt=0)
-    """How long a look-up waits for a memory in the database, in seconds, above 0; after that the session goes on in
-    this process until the database is back. Default: 2."""
+    timeout_seconds: float = Field(default=2.0, gt=0, le=3600)
+    """How long a look-up waits for a memory in the database, in seconds, above 0 and at most 3,600; after that the
+    session goes on in this process until the database is back. Default: 2."""
 
     max_lookups: int | None = Field(default=None, ge=1)
     """How many look-ups one session may make, at least 1. Default: null, any number."""

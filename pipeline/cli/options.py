@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knowledge_lookup.pipeline.cli import rendering
+from knowledge_lookup.retrievers.background import in_background
+
+_PATIENCE_SECONDS = 2.0
+"""A database that hangs is waited for no longer before a look-up goes on without it."""
 
 if TYPE_CHECKING:
     from knowledge_lookup.pipeline.knowledge_pipeline import KnowledgePipeline
@@ -52,7 +56,9 @@ def open_pipeline(context: typer.Context, *, session: str | None = None) -> "Kno
 
 
 def index_if_needed(pipeline: "KnowledgePipeline") -> None:
-    """Index a knowledge base that has never been indexed, or was left unfinished.
+    """Index a knowledge base that has never been indexed; of one that was left unfinished say so.
+
+    What is indexed answers at once: finishing the rest may take long, and may need what is down at the moment.
 
     :param pipeline: The pipeline.
     :raises KnowledgeLookupError: If it can't be indexed.
@@ -60,10 +66,14 @@ def index_if_needed(pipeline: "KnowledgePipeline") -> None:
     from knowledge_lookup.pipeline.storage import DatabaseUnavailableError
 
     try:
-        if pipeline.is_indexed():
+        if in_background(pipeline.is_indexed, name="is-indexed").result(_PATIENCE_SECONDS):
             return
-    except DatabaseUnavailableError:
+        is_begun = len(pipeline.keyword_index) > 0
+    except (DatabaseUnavailableError, TimeoutError):
         return  # a look-up does without the database, and says so
+    if is_begun:
+        rendering.remark("some documents are not indexed yet: `knowledge-lookup sync` completes them")
+        return
     with rendering.progress_bar("indexing the knowledge base first") as progress:
         report = pipeline.sync(progress=progress)
     rendering.skipped_files(report)

@@ -110,11 +110,15 @@ def duration(text: str, *, option: str) -> timedelta:
 
 
 def _write(path: Path, text: str) -> None:
-    # Who reads the page at this moment, through a web server perhaps, gets the old one or the new one.
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()
+    draft = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe is written to, and stays what it is
+            path.write_text(text, encoding="utf-8")
+            return
+        # Who reads the page at this moment, through a web server perhaps, gets the old one or the new one.
         draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        draft.replace(target)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise KnowledgeBaseError(

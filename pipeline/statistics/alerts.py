@@ -40,7 +40,7 @@ class Alert:
                     f"{self.limit:,.0f} ms"
                 )
             case "keyword-index-failures":
-                return f"keyword index: {self.value:,.0f} of {self.calls:,} calls could not load it"
+                return f"keyword index: {self.value:,.0f} of {self.calls:,} calls could not load it from the database"
             case "keyword-index-load":
                 return f"keyword index: it can't be loaded now: {self.detail}"
             case "high-confidence":

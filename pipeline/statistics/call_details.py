@@ -23,6 +23,7 @@ class CallDetails:
     :param error: Why the call failed altogether; None if it didn't.
     :param l1_error: Why semantic search was unavailable; None if it wasn't.
     :param l0_error: Why the keyword index could not be loaded; None if it could.
+    :param by_section: Whether a section was asked for, of a document that the query finds.
     :param is_readable: False when it isn't a JSON object; everything else is absent then.
     """
 
@@ -33,6 +34,7 @@ class CallDetails:
     error: str | None = None
     l1_error: str | None = None
     l0_error: str | None = None
+    by_section: bool = False
     is_readable: bool = True
 
     @classmethod
@@ -59,6 +61,7 @@ class CallDetails:
             error=_text(values.get("error")),
             l1_error=_text(values.get("l1_error")),
             l0_error=_text(values.get("l0_error")),
+            by_section=values.get("by_section") is True,
         )
 
 

@@ -99,7 +99,8 @@ class CallTally:
         self._without_l0 += _lacked_keyword_index(details)
         for domain in {self._domain_of(source) for source in details.sources} if row.found else ():
             self._domains[domain] += 1
-        if outcome == "nothing_found" and row.query is not None:
+        # A section that isn't there is no gap of the knowledge base: its document was found.
+        if outcome == "nothing_found" and row.query is not None and not details.by_section:
             self._gaps.add(row.query, row.created_at)
 
     def worst_sessions(self) -> list[str]:

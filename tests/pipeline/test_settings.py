@@ -193,6 +193,8 @@ def test_settings_cannot_be_changed() -> None:
         ("retrieval.vector.top-k", True, "a truth value (as yes, no, on and off are without quotes)"),
         ("milvus.timeout-seconds", 0, "a finite number above 0"),
         ("milvus.timeout-seconds", float("inf"), "a finite number above 0"),
+        ("milvus.timeout-seconds", 1e10, "up to 3600"),
+        ("session.timeout-seconds", 1e10, "up to 3600"),
         ("milvus.consistency-level", "strong", "Strong, Session, Bounded, Eventually"),
         ("milvus.collection", "1st", "ASCII letters, digits and _"),
         ("milvus.collection", "支付", "ASCII letters, digits and _"),

@@ -36,6 +36,7 @@ class OpenAIStub:
         self.embed: Callable[[str], list[float]] | None = None
         self.requests: list[dict[str, Any]] = []
         self.delay_seconds = 0.0
+        self.finish_reason = "stop"
         self.base_url = ""
 
     def last_messages(self) -> list[dict[str, str]]:
@@ -84,7 +85,7 @@ def openai_stub() -> Iterator[OpenAIStub]:
                 self._stream(request["model"], reply)
             else:
                 message = {"role": "assistant", "content": reply}
-                choice = {"index": 0, "message": message, "finish_reason": "stop"}
+                choice = {"index": 0, "message": message, "finish_reason": stub.finish_reason}
                 self._json({**_envelope(request["model"], "chat.completion"), "choices": [choice]})
 
         def _stream(self, model: str, reply: str) -> None:
@@ -96,7 +97,7 @@ def openai_stub() -> Iterator[OpenAIStub]:
             for delta in deltas:
                 choice = {"index": 0, "delta": delta, "finish_reason": None}
                 self._event({**_envelope(model, "chat.completion.chunk"), "choices": [choice]})
-            last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+            last = {"index": 0, "delta": {}, "finish_reason": stub.finish_reason}
             self._event({**_envelope(model, "chat.completion.chunk"), "choices": [last]})
             self.wfile.write(b"data: [DONE]\n\n")
 

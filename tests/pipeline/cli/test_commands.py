@@ -202,6 +202,20 @@ def test_an_unindexed_knowledge_base_is_indexed_first(run: Run, tmp_path: Path) 
     assert "indexing the knowledge base first" in err
 
 
+def test_what_is_indexed_answers_while_a_document_waits_for_a_milvus_that_is_down(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_documents(tmp_path / "knowledge_base", {"api/a.md": document("超时就查单。", keywords="[ERR_A]")})
+    assert run("sync")[0] == 0
+    (tmp_path / "new.md").write_text("# New\n\ntext", encoding="utf-8")
+    monkeypatch.setenv("KNOWLEDGE_LOOKUP_MILVUS__URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("KNOWLEDGE_LOOKUP_MILVUS__TIMEOUT_SECONDS", "0.5")
+    assert run("documents", "upload", "new.md")[0] == 1
+    code, out, err = run("lookup", "ERR_A", "--json")
+    assert (code, json.loads(out)["relevanceLevel"]) == (0, "PRECISE")
+    assert "some documents are not indexed yet: `knowledge-lookup sync` completes them" in err
+
+
 def test_sync_reports_what_it_did(run: Run, tmp_path: Path) -> None:
     base = write_documents(tmp_path / "knowledge_base", {"a.md": "# 甲\n\n文本", "b.md": "# 乙\n\n文本"})
     (base / "bad.md").write_bytes(b"\x00\x01binary")

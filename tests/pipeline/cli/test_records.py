@@ -1,6 +1,8 @@
 """``stats`` and ``records``, through the command line's entry point."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -121,7 +123,7 @@ def test_check_prints_a_line_for_each_alert_and_exits_with_3(run: Run, database:
     write(database, *[slow, *(nothing("q", latency_ms=2500.0) for _ in range(59))])
     expected = [
         "alert: total latency: P95 of 60 calls is 2,500 ms, above the limit of 2,000 ms",
-        "alert: keyword index: 1 of 60 calls could not load it",
+        "alert: keyword index: 1 of 60 calls could not load it from the database",
         "alert: high confidence: 0.0% of 60 look-ups had a decisive exact match, below the limit of 20.0%",
     ]
     code, out, err = run("stats", "--check")
@@ -171,6 +173,28 @@ def test_a_page_that_cannot_be_written_is_an_error_of_one_line(run: Run, tmp_pat
     assert (code, out) == (1, "")
     assert err.startswith("error: 'missing/page.html' can't be written")
     assert err.count("\n") == 1
+
+
+def test_a_page_follows_links_and_goes_through_pipes_without_replacing_them(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "target.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("target.html")
+    assert run("stats", "--html", "link.html")[0] == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert "<html" in (tmp_path / "target.html").read_text(encoding="utf-8")
+
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "pipe").read_text, encoding="utf-8")
+        assert run("stats", "--html", "pipe")[0] == 0
+        assert "<html" in read.result(10)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_section_that_is_not_there_is_no_gap_of_the_knowledge_base(run: Run, database: Database) -> None:
+    details = {"l0_ms": 0.1, "by_section": True, "sources": []}
+    write(database, nothing("Redis", dedup_reason=None, retrieval_details=details), nothing("Kafka", dedup_reason=None))
+    figures = json.loads(run("stats", "--json")[1])
+    assert [gap["query"] for gap in figures["nothingFound"]["mostAsked"]] == ["Kafka"]
 
 
 def test_prune_removes_what_is_older_than_said(run: Run, database: Database) -> None:

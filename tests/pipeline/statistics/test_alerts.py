@@ -40,7 +40,7 @@ def test_total_latency_is_judged_at_the_percentile_of_the_settings(percentile: s
 
 def test_keyword_index_failures_fire_from_their_number_on() -> None:
     failing = replace(QUIET, without_keyword_index=2)
-    assert messages(failing) == ["keyword index: 2 of 100 calls could not load it"]
+    assert messages(failing) == ["keyword index: 2 of 100 calls could not load it from the database"]
     assert messages(failing, keyword_index_failures=2) != []
     assert messages(failing, keyword_index_failures=3) == []
     assert messages(failing, keyword_index_failures=None) == []

@@ -209,13 +209,16 @@ def test_a_full_disk_keeps_the_records_in_memory_until_there_is_room(
     assert recorder.dropped == 0
 
 
-def test_a_damaged_spool_is_set_aside_and_another_one_begun(spool: RecordSpool) -> None:
+def test_a_damaged_spool_is_set_aside_with_a_word_and_another_one_begun(
+    spool: RecordSpool, caplog: pytest.LogCaptureFixture
+) -> None:
     spool.path.parent.mkdir()
     spool.path.write_bytes(b"no database" * 1000)
     spool.add([invocation("a")])
     assert len(spool) == 1
     [damaged] = spool.path.parent.glob("spool.db.damaged-*")
     assert damaged.read_bytes() == b"no database" * 1000
+    assert f"{spool.path} is damaged and was moved to {damaged}" in caplog.text
 
 
 def test_a_record_without_json_is_refused_and_the_others_can_be_kept(spool: RecordSpool) -> None:

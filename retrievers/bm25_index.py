@@ -68,7 +68,10 @@ class Bm25Index:
         self._changed_lock = threading.Lock()
         self._changed: set[str] = set()
         self._being_read: set[str] = set()
-        """What another thread is bringing up to date at the moment: a search waits for it."""
+        self._marked = 0
+        """Counts the calls of :meth:`mark_changed`."""
+        self._read_up_to = 0
+        """What was marked up to this count is in the index."""
         call_after_fork(self._read_anew)
 
     def mark_changed(self, file_path: str) -> None:
@@ -78,6 +81,7 @@ class Bm25Index:
         """
         with self._changed_lock:
             self._changed.add(file_path)
+            self._marked += 1
 
     def close(self) -> None:
         """Save the snapshot if the index has changed since, and give up the index; the next use reads it again."""
@@ -139,26 +143,26 @@ class Bm25Index:
         return [(str(searcher.doc(address)[_ID][0]), float(score)) for score, address in found.hits]
 
     def passage_count(self, *, within: Collection[str] | None = None) -> int:
-        """Return the number of passages.
+        """Return the number of passages, as the last search saw them; a query asks for many such numbers.
 
         :param within: Only those of these documents; None for all.
         :returns: 0 or more.
         :raises KnowledgeLookupError: If passages have to be read and the source can't give them.
         """
-        index = self._current()
+        index = self._index or self._current()
         if within is None:
             return int(index.searcher().num_docs)
         return _count(index, tantivy.Query.term_set_query(index.schema, _DOCUMENT, list(within)))
 
     def passage_frequency(self, term: str, *, within: Collection[str] | None = None) -> int:
-        """Return the number of passages that contain a term.
+        """Return the number of passages that contain a term, as the last search saw them.
 
         :param term: A term.
         :param within: Only passages of these documents; None for all.
         :returns: 0 or more.
         :raises KnowledgeLookupError: If passages have to be read and the source can't give them.
         """
-        index = self._current()
+        index = self._index or self._current()
         # The frequencies belong to one state of the index: a change puts an empty dictionary in their place.
         known = self._frequencies
         if within is None and term in known:
@@ -173,16 +177,23 @@ class Bm25Index:
         return frequency
 
     def _current(self) -> tantivy.Index:
-        with self._changed_lock:
-            is_current = not self._changed and not self._being_read
-        if self._index is not None and is_current:
-            return self._index
+        """Give the index with all that was marked before this call, and wait for nothing that is marked later.
+
+        Where documents change without end, each search would otherwise read for all that come behind it.
+        """
+        wanted = self._marked
+        index = self._index
+        if index is not None and self._read_up_to >= wanted:
+            return index
         with self._lock:
+            if self._index is not None and self._read_up_to >= wanted:
+                return self._index
             with self._changed_lock:
                 changed = self._being_read = self._changed
-                self._changed = set()
+                self._changed, marked = set(), self._marked
             try:
                 self._index = self._brought_up_to_date(changed)
+                self._read_up_to = marked
             except BaseException:
                 with self._changed_lock:
                     self._changed |= changed

@@ -34,6 +34,7 @@ def test_counts_are_those_of_a_naive_model_after_any_changes(
         cut = {path: [set(passage_terms(text)) for text in texts] for path, texts in documents.texts.items()}
         everything = [terms for passages in cut.values() for terms in passages]
         in_scope = [terms for path, passages in cut.items() if path in scope for terms in passages]
+        index.search(TERMS, limit=1)
         assert index.passage_count() == len(everything)
         assert index.passage_count(within=scope) == len(in_scope)
         for term in TERMS:
